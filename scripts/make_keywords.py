@@ -34,11 +34,9 @@ from decimal import Decimal
 from typing import Any, Required, TypedDict
 
 from glidepath.agent.config import ExecutionMode
-from glidepath.agent.limits import Budget, Limits
+from glidepath.agent.limits import Limits
 from glidepath.events import Event
 from glidepath.guards import GuardrailsConfig, MaxTokensRecovery
-from glidepath.run import CancelToken, Decision, Inherit
-from glidepath.sessions import Session
 from glidepath.spi import (
     CallGuard,
     ContextStrategy,
@@ -53,10 +51,10 @@ from glidepath.spi import (
     TokenEstimator,
 )
 from glidepath.texts import Texts
-from glidepath.tools import Tool, ToolContext
+from glidepath.tools import Tool
 from glidepath.tools.sources import ToolSource
 
-__all__ = ["AgentChanges", "AgentKeywords", "LimitKeywords", "ResumeKeywords", "RunKeywords"]
+__all__ = ["AgentChanges", "AgentKeywords", "LimitKeywords"]
 
 
 class _Rest(TypedDict, total=False):
@@ -129,17 +127,6 @@ def declarations(owner):
             yield node.target.id, ast.unparse(node.annotation.slice.elts[0]).strip("'"), setting, default
 
 
-def _keywords_of(name, method, sync):
-    """The keywords of a method of `Agent`, for its twin without an event loop."""
-    tree = ast.parse((PACKAGE / "agent" / "agent.py").read_text(encoding="utf-8"))
-    (agent,) = [node for node in tree.body if isinstance(node, ast.ClassDef) and node.name == "Agent"]
-    (found,) = [node for node in agent.body if isinstance(node, ast.AsyncFunctionDef) and node.name == method]
-    head = ["", "", f"class {name}(TypedDict, total=False):", f'    """What `{sync}` takes, as `{method}` does."""', ""]
-    kinds = {one.arg: ast.unparse(one.annotation) for one in found.args.kwonlyargs}
-    # `deps` have the agent's type, which only the method itself knows.
-    return head + [f"    {word}: {kind}" for word, kind in kinds.items() if word != "deps"]
-
-
 def given(kind, one):
     """The type of what a setting takes: also "50k" for a number, and "5m" or a timedelta for seconds."""
     wider = one.wider or ("Decimal | str | float" if kind == "Fraction" else kind)
@@ -172,8 +159,6 @@ def keywords():
         '    """What `Limits(...)` takes."""',
         "",
         *[f"    {name}: {given(kind, one)}" for name, kind, one, _ in declarations("Limits")],
-        *_keywords_of("RunKeywords", "run", "run_sync"),
-        *_keywords_of("ResumeKeywords", "resume", "resume_sync"),
     ]
     return KEYWORDS + "\n".join([*lines, *tail]) + "\n"
 

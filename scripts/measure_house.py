@@ -210,8 +210,10 @@ class Walk(NamedTuple):
 
 
 class Tracer:
-    """Follows our calls while it is `on`. Lines decide which modules take part: a coroutine that only waits for another
-    is entered whenever that continues, and runs nothing.
+    """Follows our calls while it is `on`.
+
+    Lines decide which modules take part: a coroutine that only waits for another is entered whenever that continues,
+    and runs nothing.
     """
 
     def __init__(self, *, on: bool = False, until: tuple[str, str] | None = None) -> None:

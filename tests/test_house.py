@@ -196,6 +196,7 @@ def test_nesting_is_counted_as_documented(body, depth):
 MOST_FIELDS_OF_RUN = 20
 LONGEST_WALK = {"run": (85, 23, 60), "stream": (105, 23, 76)}
 """Calls, modules and changes of file of a steady tool turn. A stream has its consumer's own steps in between."""
+MOST_HOPS_OF_A_START = 30
 MOST_MODULE_NAMES_TWICE = 5
 MOST_BARE_ANY = 0.02
 """The share of parameters whose type is a bare `Any`."""
@@ -214,6 +215,17 @@ def test_a_tool_turn_is_a_short_walk(way):
     assert walk.calls <= calls
     assert walk.modules <= modules
     assert walk.changes <= changes
+
+
+def test_a_plain_run_starts_after_a_short_walk():
+    """From `Agent.run` to the first line of the loop. A hop: the next call is in another file than the one before.
+
+    What a plain run does not have, sources, a store, a budget, a parent, an earlier part, is not asked about in a
+    function of its own: it is a branch, which this walk does not enter.
+    """
+    walk = house["walk_of_a_start"]()
+    assert walk.calls > 30  # it was followed
+    assert walk.changes <= MOST_HOPS_OF_A_START
 
 
 def test_a_public_class_name_is_unique_and_so_is_nearly_every_module_name():

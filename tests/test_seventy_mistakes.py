@@ -148,6 +148,21 @@ def test_a_keyword_that_a_run_does_not_take_leads_to_where_it_belongs(method, na
         list(getattr(agent(), method)("hi", **{name: 3}))  # stream_sync begins when somebody looks
 
 
+@pytest.mark.parametrize(
+    ("method", "name", "fix"),
+    [
+        ("run_sync", "decisions", r"it is for a run that continues: agent.resume\(..., decisions=...\)"),
+        ("run_sync", "accept_repair", r"it is for a run that continues: agent.resume\(..., accept_repair=...\)"),
+        ("resume_sync", "session", r"it is for a new run: agent.run\(..., session=...\)"),
+        ("resume_sync", "max_turns", r"limits=Limits\(max_iterations=...\)"),
+    ],
+)
+@pytest.mark.parametrize("value", [None, 3])
+def test_an_option_of_another_method_leads_to_that_one(method, name, fix, value):
+    with pytest.raises(ConfigurationError, match=f"takes no keyword '{name}'; .*{fix}"):
+        getattr(agent(), method)("hi", **{name: value})
+
+
 def test_a_method_that_checks_its_keywords_is_still_one_to_await():
     assert inspect.iscoroutinefunction(Agent.run)
     assert inspect.iscoroutinefunction(Agent.resume)

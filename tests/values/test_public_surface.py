@@ -5,7 +5,7 @@ import inspect
 import pytest
 
 import glidepath
-from glidepath import Agent, LoopConfig, errors, events, models, testing
+from glidepath import INHERIT, Agent, LoopConfig, errors, events, models, testing
 from glidepath.guards import GracefulTurnLimit
 
 LATER: set[str] = set()  # names that come with their own issues
@@ -168,14 +168,23 @@ def test_an_agent_has_the_methods_of_the_specification(method):
 
 
 def test_run_and_stream_take_the_same_keywords():
-    wanted = ["self", "prompt", "session", "cancel", "parent"]
-    alone = ["system_prompt", "model", "extras", "tool_choice", "metadata", "user"]
-    assert list(inspect.signature(Agent.run).parameters) == [*wanted, "deps", "limits", *alone, "unknown"]
-    again = ["decisions", "limits"]
-    last = ["accept_repair", "unknown"]  # which leads to the keyword that was meant
-    assert list(inspect.signature(Agent.stream).parameters) == [*wanted, "resume", *again, "deps", *alone, *last]
-    resuming = ["self", "target", *again, "cancel", "parent", "deps", *alone, *last]
-    assert list(inspect.signature(Agent.resume).parameters) == resuming
+    where = ["session", "parent"]
+    every = ["cancel", "deps", "limits", "system_prompt", "model", "extras", "tool_choice", "metadata", "user"]
+    again = ["decisions", "accept_repair"]
+    taken = {name: [*inspect.signature(getattr(Agent, name)).parameters] for name in ("run", "stream", "resume")}
+    assert taken["run"] == ["self", "prompt", *where, *every]
+    assert taken["stream"] == ["self", "prompt", *where, *every, *again, "resume"]
+    assert taken["resume"] == ["self", "target", *again, *every, "parent"]
+    for name in ("run", "resume"):
+        assert [*inspect.signature(getattr(Agent, f"{name}_sync")).parameters] == taken[name]
+
+
+@pytest.mark.parametrize("method", ["run", "stream", "resume", "run_sync", "stream_sync", "resume_sync"])
+def test_an_option_that_is_left_out_has_the_default_of_its_signature(method):
+    given = inspect.signature(getattr(Agent, method)).parameters.values()
+    defaults = {one.name: one.default for one in given if one.kind is one.KEYWORD_ONLY}
+    told = {"parent": None if method.startswith("resume") else INHERIT, "accept_repair": False}
+    assert defaults == {name: told.get(name) for name in defaults}
 
 
 @pytest.mark.parametrize(

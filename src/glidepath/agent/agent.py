@@ -2,35 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from types import GenericAlias
-from typing import TYPE_CHECKING, Any, Generic, Never, Unpack, overload
+from typing import TYPE_CHECKING, Any, Generic, Unpack, overload
 from weakref import WeakKeyDictionary
 
 from glidepath._wire import replace
 from glidepath.agent.assemble import assemble, warn_about_ineffective
 from glidepath.agent.config import FIELDS, LoopConfig, make_config
 from glidepath.agent.inner_run import DELEGATES, call_of, delegate_of, place_of, run_inside, stream_inside
-from glidepath.agent.limits import Budget, Limits
+from glidepath.agent.limits import Limits
 from glidepath.agent.per_run import NOTHING, as_messages, check_keywords
 from glidepath.agent.prepare import RunRequest
 from glidepath.agent.run_lifecycle import partial_line, paused_line
+from glidepath.agent.run_options import ResumeKeywords, RunKeywords, StreamKeywords, taking
 from glidepath.agent.run_starter import RunStarter
 from glidepath.errors import ConfigurationError
 from glidepath.messages import Message
 from glidepath.outcome import DepsT, LoopOutcome, OutputT, RunResult
 from glidepath.plugins.lineup import Lineup
-from glidepath.run import INHERIT, CancelToken, Inherit, Plan, RunStream
-from glidepath.sessions import Session
-from glidepath.spi import Model
+from glidepath.run import INHERIT, CancelToken, Plan, RunStream
+from glidepath.run.inside import around
 from glidepath.tools import Tool, ToolContext, ToolResult, tool
 
 if TYPE_CHECKING:
-    from glidepath.agent.keywords import AgentChanges, AgentKeywords, ResumeKeywords, RunKeywords
+    from glidepath.agent.keywords import AgentChanges, AgentKeywords
     from glidepath.agent.own_loop import SyncStream
     from glidepath.agent.resuming import Target
-    from glidepath.run import Decision
     from glidepath.sessions.forking import Fork
 
 
@@ -83,22 +82,9 @@ class Agent(RunStarter, Generic[OutputT, DepsT]):
 
     # --- running ----------------------------------------------------------------------------------------------
 
+    @taking(RunKeywords, parent=INHERIT)
     async def run(
-        self,
-        prompt: str | Sequence[Message] | Message,
-        *,
-        session: str | Session | None = None,
-        cancel: CancelToken | None = None,
-        parent: Budget | ToolContext | Inherit | None = INHERIT,
-        deps: DepsT | None = None,
-        limits: Limits | None = None,
-        system_prompt: str | None = None,
-        model: Model | str | None = None,
-        extras: Mapping[str, Any] | None = None,
-        tool_choice: str | None = None,
-        metadata: Mapping[str, str] | None = None,
-        user: str | None = None,
-        **unknown: Never,
+        self, prompt: str | Sequence[Message] | Message, **options: Unpack[RunKeywords[DepsT]]
     ) -> RunResult[OutputT]:
         """Run to the end and return how it ended; raises only `ConfigurationError`, before the first call.
 
@@ -110,52 +96,26 @@ class Agent(RunStarter, Generic[OutputT, DepsT]):
         one out); `metadata` and `user` for hooks, events and providers that have a field for them. Children have its
         `deps`, `metadata` and `user`.
         """
-        given = self._given(
-            deps=deps,
-            limits=limits,
-            system_prompt=system_prompt,
-            model=model,
-            extras=extras,
-            tool_choice=tool_choice,
-            metadata=metadata,
-            user=user,
-            **unknown,
-        )
-        agent = self if given is NOTHING else self._as_given(given)
-        asked = RunRequest(prompt, session, cancel, given=given)
+        asked = self._request(prompt, options, RunKeywords.__optional_keys__) if options else RunRequest(prompt)
+        agent = self if asked.given is NOTHING else self._as_given(asked.given)
+        parent = options.get("parent", INHERIT)
         if isinstance(parent, ToolContext):
-            if session is not None or cancel is not None:
+            if asked.session is not None or asked.cancel is not None:
                 raise ConfigurationError("a child run has its parent's cancel and its own session: leave both out")
-            if given is NOTHING:
+            if asked.given is NOTHING:
                 return await parent.spawn(self, prompt)
             asked.prompt = as_messages(prompt, self.config)
             return await run_inside(agent, call_of(parent), asked)
         asked.budget = None if parent is INHERIT else parent
-        place = place_of(parent)
+        place = around() if parent is INHERIT else place_of(parent)
         if place is None:
             return await agent._fly(asked)  # noqa: SLF001 - itself, or nearly
-        asked.session = self._home_inside(place, session, cancel)
+        asked.session = self._home_inside(place, asked.session, asked.cancel)
         asked.prompt = as_messages(prompt, self.config)
         return await run_inside(agent, place, asked)
 
-    async def resume(
-        self,
-        target: Target,
-        *,
-        decisions: Mapping[str, Decision] | None = None,
-        limits: Limits | None = None,
-        cancel: CancelToken | None = None,
-        parent: Budget | None = None,
-        deps: DepsT | None = None,
-        system_prompt: str | None = None,
-        model: Model | str | None = None,
-        extras: Mapping[str, Any] | None = None,
-        tool_choice: str | None = None,
-        metadata: Mapping[str, str] | None = None,
-        user: str | None = None,
-        accept_repair: bool = False,
-        **unknown: Never,
-    ) -> RunResult[OutputT]:
+    @taking(ResumeKeywords, accept_repair=False)
+    async def resume(self, target: Target, **options: Unpack[ResumeKeywords[DepsT]]) -> RunResult[OutputT]:
         """Continue a run that was paused, cancelled, limited or failed; a DONE result is returned unchanged.
 
         `target` is its `RunResult`, or its `Session`. `decisions` decide the calls that wait for a
@@ -165,21 +125,14 @@ class Agent(RunStarter, Generic[OutputT, DepsT]):
         is given here. A session whose journal was repaired continues only with `accept_repair`: what was lost may have
         had effects.
         """
-        given = self._given(
-            deps=deps,
-            system_prompt=system_prompt,
-            model=model,
-            extras=extras,
-            tool_choice=tool_choice,
-            metadata=metadata,
-            user=user,
-            **unknown,
-        )
-        asked = RunRequest((), None, cancel, parent, given, limits=limits)
-        return await self._fly_on(asked, target, decisions, accept_repair=accept_repair)
+        asked = self._request((), options, ResumeKeywords.__optional_keys__, again=True)
+        asked.budget = options.get("parent")
+        repair = options.get("accept_repair", False)
+        return await self._fly_on(asked, target, options.get("decisions"), accept_repair=repair)
 
+    @taking(RunKeywords, parent=INHERIT)
     def run_sync(
-        self, prompt: str | Sequence[Message] | Message, *, deps: DepsT | None = None, **keywords: Unpack[RunKeywords]
+        self, prompt: str | Sequence[Message] | Message, **keywords: Unpack[RunKeywords[DepsT]]
     ) -> RunResult[OutputT]:
         """The same for code without an event loop; inside a running loop it uses a thread and its own loop.
 
@@ -191,84 +144,59 @@ class Agent(RunStarter, Generic[OutputT, DepsT]):
         token = keywords.get("cancel")
         if token is None and "parent" not in keywords:  # a child has its parent's
             token = keywords["cancel"] = CancelToken() if can_be_interrupted() else None
-        return in_its_own_loop(partial(self.run, prompt, deps=deps, **keywords), token)
+        return in_its_own_loop(partial(self.run, prompt, **keywords), token)
 
+    @taking(RunKeywords, parent=INHERIT)
     def stream_sync(
-        self, prompt: str | Sequence[Message] | Message, *, deps: DepsT | None = None, **keywords: Unpack[RunKeywords]
+        self, prompt: str | Sequence[Message] | Message, **keywords: Unpack[RunKeywords[DepsT]]
     ) -> SyncStream[OutputT]:
         """`stream` for code without an event loop: `with agent.stream_sync("...") as s: for event in s: ...`."""
         from glidepath.agent.own_loop import SyncStream
 
-        check_keywords(keywords)
+        check_keywords(keywords, StreamKeywords.__optional_keys__)
         token = keywords.get("cancel") or CancelToken()
         keywords["cancel"] = token
 
-        return SyncStream(partial(self.stream, prompt, deps=deps, **keywords), token)
+        return SyncStream(partial(self.stream, prompt, **keywords), token)
 
-    def resume_sync(
-        self, target: Target, *, deps: DepsT | None = None, **keywords: Unpack[ResumeKeywords]
-    ) -> RunResult[OutputT]:
+    @taking(ResumeKeywords, accept_repair=False)
+    def resume_sync(self, target: Target, **keywords: Unpack[ResumeKeywords[DepsT]]) -> RunResult[OutputT]:
         """`resume` for code without an event loop, as `run_sync` is `run`."""
         from glidepath.agent.own_loop import in_its_own_loop
 
-        return in_its_own_loop(partial(self.resume, target, deps=deps, **keywords))
+        return in_its_own_loop(partial(self.resume, target, **keywords))
 
+    @taking(StreamKeywords, parent=INHERIT, accept_repair=False)
     def stream(
-        self,
-        prompt: str | Sequence[Message] | Message | None = None,
-        *,
-        session: str | Session | None = None,
-        cancel: CancelToken | None = None,
-        parent: Budget | ToolContext | Inherit | None = INHERIT,
-        resume: Target | None = None,
-        decisions: Mapping[str, Decision] | None = None,
-        limits: Limits | None = None,
-        deps: DepsT | None = None,
-        system_prompt: str | None = None,
-        model: Model | str | None = None,
-        extras: Mapping[str, Any] | None = None,
-        tool_choice: str | None = None,
-        metadata: Mapping[str, str] | None = None,
-        user: str | None = None,
-        accept_repair: bool = False,
-        **unknown: Never,
+        self, prompt: str | Sequence[Message] | Message | None = None, **options: Unpack[StreamKeywords[DepsT]]
     ) -> RunStream[OutputT]:
         """The same run with its events: `async with agent.stream(...) as stream: async for event in stream: ...`.
 
         All is as with `run()`. `resume=` instead of a prompt, with `decisions`, is `resume()` with its events.
         """
-        given = self._given(
-            deps=deps,
-            limits=limits if resume is None else None,
-            system_prompt=system_prompt,
-            model=model,
-            extras=extras,
-            tool_choice=tool_choice,
-            metadata=metadata,
-            user=user,
-            **unknown,
-        )
+        resume, decisions, parent = options.get("resume"), options.get("decisions"), options.get("parent", INHERIT)
+        asked = self._request((), options, StreamKeywords.__optional_keys__, again=resume is not None)
         above: Any = None if parent is INHERIT else parent
-        asked = RunRequest((), session, cancel, above, given)
+        asked.budget = above
         if resume is None:
             if decisions is not None:
                 raise ConfigurationError("decisions need resume=...: a new run has no pending calls")
             asked.prompt = as_messages(prompt, self.config)
-            place, agent = place_of(parent), self._as_given(given)
+            place, agent = around() if parent is INHERIT else place_of(parent), self._as_given(asked.given)
             if place is None:
                 return RunStream(lambda stream: agent._fly(asked.heard_by(stream)))  # noqa: SLF001
-            asked.session = self._home_inside(place, session, cancel)
+            asked.session = self._home_inside(place, asked.session, asked.cancel)
             asked.budget = None if isinstance(parent, ToolContext) else asked.budget  # a context only says where
             return RunStream(partial(stream_inside, agent, place, asked))
-        if prompt is not None or session is not None:
+        if prompt is not None or asked.session is not None:
             raise ConfigurationError("stream(resume=...) takes no prompt and no session: it continues the run it names")
         if self.config.store is None:  # raise here, not when the first event is asked for
             from glidepath.agent.resuming import check_decisions, find
 
             found = find(resume)
             check_decisions(decisions, None if isinstance(found, RunResult) else found[0])
-        asked.limits = limits
-        fly = partial(self._fly_on, target=resume, decisions=decisions, accept_repair=accept_repair)
+        repair = options.get("accept_repair", False)
+        fly = partial(self._fly_on, target=resume, decisions=decisions, accept_repair=repair)
         return RunStream(lambda stream: fly(asked.heard_by(stream)))
 
     def as_tool(self, name: str, description: str, limits: Limits | None = None) -> Tool:

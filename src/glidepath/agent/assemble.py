@@ -60,16 +60,11 @@ def assemble(
         **tools,
         fixed_tokens=system_tokens + (estimate(_wire.encode(specs).decode()) if specs else 0),
         landing_fixed_tokens=system_tokens,
-        caps=_own_caps(config),
-        timeout=None if config.replace_defaults else config.limits.timeout,
-        landing_time=config.limits.landing_time,
-        bounded=config.unbounded or (bool(config.constraints) if config.replace_defaults else config.limits.bounded),
+        **_limit_parts(config),
         patience=_patience(config),
-        soft_limit=_soft_limit(config),
         notice=_notice(config, output),
         landing_notice=landing_notice,
         landing_notice_tokens=estimate(landing_notice) + 8,
-        near_money=_near_money(config),
         estimator=estimator,
         size_of=sizer(estimator, estimate),
         measures_replies=type(estimator) is CharEstimator,
@@ -112,6 +107,20 @@ def _tool_parts(config: LoopConfig, behind: tuple[Tool, ...]) -> dict[str, Any]:
         "terminal_tools": terminal_tools(config),
         "approvals": any(tool.requires_approval or tool.asks_back for tool in tools),
         "deps_needed": _deps_needed(config, tools),
+    }
+
+
+def _limit_parts(config: LoopConfig) -> dict[str, Any]:
+    """What a plan knows about the limits."""
+    limits, soft_limit = config.limits, _soft_limit(config)
+    return {
+        "caps": _own_caps(config),
+        "timeout": None if config.replace_defaults else limits.timeout,
+        "landing_time": limits.landing_time,
+        "bounded": config.unbounded or (bool(config.constraints) if config.replace_defaults else limits.bounded),
+        "soft_limit": soft_limit,
+        "soft_turns": None if soft_limit is None else soft_limit.earliest(),
+        "near_money": _near_money(config),
     }
 
 

@@ -11,7 +11,7 @@ from weakref import WeakKeyDictionary
 
 from glidepath._wire import replace
 from glidepath.agent.assemble import assemble
-from glidepath.agent.per_run import Given, altered, checked_per_run
+from glidepath.agent.per_run import Given, altered
 from glidepath.outcome import RunResult
 
 if TYPE_CHECKING:
@@ -117,9 +117,6 @@ class Equipped:
             behind, tools = tools, doors(tools)
         config = replace(self.config, tools=(*self.config.tools, *tools), tool_sources=())
         return config, assemble(config, told=self._plan.told, behind=behind), WeakKeyDictionary(), behind
-
-    def _given(self, **given: Any) -> Given:
-        return checked_per_run(self.config.tools, given, more_tools=self._outfit is not None)
 
     def _as_given(self, given: Given) -> Self:
         """This agent with the limits, the system prompt and the model of one run; on the same open sources."""

@@ -11,8 +11,8 @@ from weakref import WeakKeyDictionary
 from glidepath.agent.limits import Budget, Limits
 from glidepath.errors import ConfigurationError
 from glidepath.outcome import RunResult
-from glidepath.run import INHERIT, CancelToken, Place, RunStream
-from glidepath.run.inside import Post, apart, around, at_home, enlist, launch, linked
+from glidepath.run import CancelToken, Place, RunStream
+from glidepath.run.inside import Post, apart, at_home, enlist, launch, linked
 from glidepath.tools import Tool, ToolContext
 
 if TYPE_CHECKING:
@@ -31,9 +31,7 @@ def delegate_of(tool: Tool) -> tuple[Any, Limits | None]:
 
 
 def place_of(parent: object) -> Place | None:
-    """Where a run belongs that is started with this `parent`; None for a root. A `ToolContext` names its call."""
-    if parent is INHERIT:
-        return around()
+    """Where a run belongs that is given this `parent`; None for a root. A `ToolContext` names its call."""
     if isinstance(parent, ToolContext):
         return call_of(parent)
     if isinstance(parent, Budget):

@@ -6,11 +6,9 @@ from decimal import Decimal
 from typing import Any, Required, TypedDict
 
 from glidepath.agent.config import ExecutionMode
-from glidepath.agent.limits import Budget, Limits
+from glidepath.agent.limits import Limits
 from glidepath.events import Event
 from glidepath.guards import GuardrailsConfig, MaxTokensRecovery
-from glidepath.run import CancelToken, Decision, Inherit
-from glidepath.sessions import Session
 from glidepath.spi import (
     CallGuard,
     ContextStrategy,
@@ -25,10 +23,10 @@ from glidepath.spi import (
     TokenEstimator,
 )
 from glidepath.texts import Texts
-from glidepath.tools import Tool, ToolContext
+from glidepath.tools import Tool
 from glidepath.tools.sources import ToolSource
 
-__all__ = ["AgentChanges", "AgentKeywords", "LimitKeywords", "ResumeKeywords", "RunKeywords"]
+__all__ = ["AgentChanges", "AgentKeywords", "LimitKeywords"]
 
 class _Rest(TypedDict, total=False):
     """Every setting but the model and the types of the output and of `deps`."""
@@ -119,32 +117,3 @@ class LimitKeywords(TypedDict, total=False):
     landing_tokens: int | str
     landing_seconds: float | str | timedelta
     scope: str
-
-class RunKeywords(TypedDict, total=False):
-    """What `run_sync` takes, as `run` does."""
-
-    session: str | Session | None
-    cancel: CancelToken | None
-    parent: Budget | ToolContext | Inherit | None
-    limits: Limits | None
-    system_prompt: str | None
-    model: Model | str | None
-    extras: Mapping[str, Any] | None
-    tool_choice: str | None
-    metadata: Mapping[str, str] | None
-    user: str | None
-
-class ResumeKeywords(TypedDict, total=False):
-    """What `resume_sync` takes, as `resume` does."""
-
-    decisions: Mapping[str, Decision] | None
-    limits: Limits | None
-    cancel: CancelToken | None
-    parent: Budget | None
-    system_prompt: str | None
-    model: Model | str | None
-    extras: Mapping[str, Any] | None
-    tool_choice: str | None
-    metadata: Mapping[str, str] | None
-    user: str | None
-    accept_repair: bool

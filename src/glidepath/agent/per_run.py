@@ -5,11 +5,8 @@ All of it is checked before the first call; what can be written is kept over a r
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
-from itertools import repeat
-from operator import is_
 from types import UnionType
 from typing import Any, Union, get_args, get_origin
 
@@ -18,6 +15,7 @@ from glidepath._wire import Value, WireError, asdict, replace
 from glidepath.agent.config import FIELDS, TOOL_CHOICES, LoopConfig
 from glidepath.agent.limits import OTHER_LIMIT_NAMES, Limits, check_limits
 from glidepath.agent.route import joined
+from glidepath.agent.run_options import Continued, EveryRun, NewRun
 from glidepath.context import repair
 from glidepath.errors import ConfigurationError, close_to, shown, told
 from glidepath.messages import FileBlock, Message, TextBlock, UserMessage, codec
@@ -48,19 +46,17 @@ class Given(Value, frozen=True, eq=False):
 NOTHING = Given()
 
 
-_KEYWORDS = frozenset({*PerRun.__struct_fields__, "deps"} - {"notes"})
+_ALONE = tuple([name for name in EveryRun.__annotations__ if name != "cancel"])
 
 
-def checked_per_run(tools: tuple[Tool, ...], given: Mapping[str, Any], *, more_tools: bool = False) -> Given:
+def checked_per_run(tools: tuple[Tool, ...], options: Mapping[str, Any], *, more_tools: bool = False) -> Given:
     """What was passed to `run()` for this run alone; raises `ConfigurationError` naming the argument.
 
     `more_tools`: there are sources, whose tools are known only when the run starts.
     """
-    if not _KEYWORDS.issuperset(given):
-        check_keywords(given)
-    if all(map(is_, given.values(), repeat(None))):  # nearly always
+    said = {name: value for name in _ALONE if (value := options.get(name)) is not None}
+    if not said:
         return NOTHING
-    said = {name: value for name, value in given.items() if value is not None}
     deps, model = said.pop("deps", None), said.pop("model", None)
     checks: dict[str, Callable[[Any], Any]] = {
         "extras": _extras,
@@ -343,18 +339,20 @@ _MEANT = {
 """What a keyword of a run is called elsewhere."""
 
 
-def check_keywords(keywords: Iterable[str]) -> None:
-    """Raise a `ConfigurationError` for a keyword that no run takes; it says what to write instead."""
-    from glidepath.agent.agent import Agent  # which imports what asks this
-
-    known = inspect.signature(Agent.stream).parameters.keys() - {"self", "unknown"}
+def check_keywords(keywords: Iterable[str], known: frozenset[str]) -> None:
+    """Raise a `ConfigurationError` for a keyword that is none of the `known` ones; it says what to write instead."""
     name = next((one for one in keywords if one not in known), None)
     if name is None:
         return
+    known |= {"prompt"}
     limit = name if name in Limits.__struct_fields__ else OTHER_LIMIT_NAMES.get(name)
     meant = _MEANT.get(name) or close_to(name, known)
     hint = ""
-    if meant in known:
+    if name in Continued.__annotations__:
+        hint = f"; it is for a run that continues: agent.resume(..., {name}=...)"
+    elif name in NewRun.__annotations__:
+        hint = f"; it is for a new run: agent.run(..., {name}=...)"
+    elif meant in known:
         hint = f"; did you mean {meant!r}?"
     elif limit is not None:
         hint = f"; it is a limit: agent.run(..., limits=Limits({limit}=...))"

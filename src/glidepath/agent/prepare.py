@@ -126,9 +126,7 @@ def open_run(
         if plan.deps_needed or plan.config.deps_factory is not None:
             deps = deps_for(plan, asked.given, home.id)
         begun = close_begun(home, plan.config.texts) if resumed is None and home.last is not None else ()
-        survey = None
-        if home.messages:
-            survey = _survey(plan, home) if resumed is None else Survey.of(home.messages, plan)
+        survey = _survey(plan, home, new=resumed is None) if home.messages else None
         # What is resumed pays the landing for the task and what is pinned, as when it began: the rest can be left out.
         task = asked.prompt if resumed is None else [home.messages[place] for place in resumed.snapshot.pinned]
         used = resumed is not None or meter.tokens or meter.money  # some of it: by the run, or earlier ones
@@ -184,8 +182,10 @@ def _hold_landing(plan: Plan, task: Sequence[Message], meter: Meter, *, used: bo
     return reserve, paid
 
 
-def _survey(plan: Plan, home: Session) -> Survey:
-    """Make the transcript whole; what is known of its messages then. Where there are many, the session keeps that."""
+def _survey(plan: Plan, home: Session, *, new: bool) -> Survey:
+    """What is known of the messages. For a new run they are made whole; where there are many, the session keeps it."""
+    if not new:
+        return Survey.of(home.messages, plan)
     if len(home.messages) >= LONG:
         survey = home.survey = home.survey or Survey()
         if survey.look(home.messages, plan):

@@ -13,7 +13,7 @@ from glidepath.agent.assemble import assemble
 from glidepath.agent.config import LoopConfig
 from glidepath.agent.equipped import Equipped
 from glidepath.agent.limits import Budget, Limits, check_limits
-from glidepath.agent.per_run import as_messages, as_session, continued, inherited
+from glidepath.agent.per_run import as_messages, as_session, check_keywords, checked_per_run, continued, inherited
 from glidepath.agent.prepare import RunRequest, new_id, prepare
 from glidepath.agent.run_lifecycle import Begin, announce_child, finish_run, report_child, revived
 from glidepath.errors import ConfigurationError
@@ -38,6 +38,17 @@ class RunStarter(Equipped):
     """The runs of an agent, from its settings to `finish_run`: its budget, its session, what it inherits."""
 
     __slots__ = ()
+
+    def _request(
+        self, prompt: object, options: Mapping[str, Any], known: frozenset[str], *, again: bool = False
+    ) -> RunRequest:
+        """What a run is started with, or `again`; raises `ConfigurationError` for an unknown or wrong option."""
+        check_keywords(options, known)
+        asked = RunRequest(prompt, options.get("session"), options.get("cancel"))
+        if again:  # its limits are not one run's own: those it was started with are kept unless there are others now
+            asked.limits, options = options.get("limits"), {**options, "limits": None}
+        asked.given = checked_per_run(self.config.tools, options, more_tools=self._outfit is not None)
+        return asked
 
     def _fly(self, asked: RunRequest) -> Coroutine[Any, Any, RunResult]:
         if self._outfit is not None:

@@ -43,8 +43,6 @@ class GracefulTurnLimit:
         self._message_provider = message_provider
         self._grace_provider = grace_provider
         self._soft = max_iterations - self._grace if max_iterations > 1 and self.enabled else max_iterations
-        self.earliest = self._soft if grace_provider is None else 0
-        """No notice is due before this number of turns."""
         self.grace_error: BaseException | None = None
 
     def _in_range(self, grace: int) -> int:
@@ -65,6 +63,10 @@ class GracefulTurnLimit:
             self.grace_error = error
             return self._soft
         return self.max_iterations - self._in_range(grace) if self.max_iterations > 1 else self.max_iterations
+
+    def earliest(self) -> int:
+        """No notice is due before this number of turns."""
+        return self._soft if self._grace_provider is None else 0
 
     def notice(self, default: str = DEFAULT_NOTICE) -> tuple[str, BaseException | None]:
         """The words of the notice: the provider's, or `default` when there is none or it fails, and why it failed."""

@@ -37,11 +37,6 @@ class SoftLimit(Protocol):
         """The turn count at which the notice is sent, as of now."""
         ...
 
-    @property
-    def earliest(self) -> int:
-        """No notice is due before this turn count; there is no need to ask."""
-        ...
-
 
 class Route:
     """The models a run may use, in order, each as a whole plan: the configured one, then its fallbacks."""
@@ -85,6 +80,8 @@ class Plan(Value, frozen=True, kw_only=True):
     """Something ends its runs, or they were asked for without any limit."""
     patience: Patience
     soft_limit: SoftLimit | None
+    soft_turns: int | None
+    """No notice is due before this many turns: it need not be asked."""
     notice: Callable[[str], tuple[str, BaseException | None]]
     """The words of the wind-down notice, given the default ones; and what went wrong with the application's own."""
     landing_notice: str

@@ -441,6 +441,7 @@ def open_state(
 ) -> Run:
     """A run that is ready to start. `survey`: what is known of all its messages; None when there are none."""
     again, first_new, descent = resumed is not None, len(messages), _descent(plan, meter, watch)
+    choice, now = plan.config.tool_choice, getattr(watch.loop, "epoch", time.time)
     run = Run(
         run_id=run_id,
         plan=plan,
@@ -450,13 +451,7 @@ def open_state(
         guards=RunGuards.of(
             plan.make_guards(metadata, resumed=again), plan.known_stop_guards(metadata, resumed=again), metadata
         ),
-        terms=Terms(
-            session_id=session_id,
-            started_at=watch.time(),
-            extras=plan.extras,
-            tool_choice=plan.config.tool_choice,
-            deps=deps,
-        ),
+        terms=Terms(session_id=session_id, started_at=watch.time(), deps=deps, extras=plan.extras, tool_choice=choice),
         transcript=Transcript(
             messages=messages,
             sizes=[] if survey is None else survey.sizes.copy(),
@@ -472,12 +467,7 @@ def open_state(
         descent=descent,
         audit=Audit(),
         work=SideWork(),
-        voice=Voice(
-            run_id=run_id,
-            parent_id=parent_id,
-            now=getattr(watch.loop, "epoch", time.time),
-            next_number=counter(1),
-        ),
+        voice=Voice(run_id=run_id, parent_id=parent_id, now=now, next_number=counter(1)),
     )
     if survey is not None:
         run.transcript.open(survey, first_new if resumed is None else resumed.snapshot.first_new)
@@ -493,10 +483,10 @@ def open_state(
 
 def _descent(plan: Plan, meter: Meter, watch: Watch) -> Descent:
     """How a run comes down: when its soft limits are reached."""
-    window, deadline, limit = watch.window_at, watch.deadline_at, plan.soft_limit
+    window, deadline, turns = watch.window_at, watch.deadline_at, plan.soft_turns
     return Descent(
         soft_at=window - min(plan.landing_time, deadline - window) if window < deadline else window,
-        soft_turns=meter.turns_wire if limit is None else limit.earliest,
+        soft_turns=meter.turns_wire if turns is None else turns,
     )
 
 

@@ -3,6 +3,7 @@
 from typing import Any, assert_type
 
 from glidepath import Agent, Limits, Plugin, RunResult, ToolContext, tool
+from glidepath.run import RunStream
 from glidepath.spi import AfterDecision, Block, GateContext, PollContext, RunInfo, ToolCallContext, ToolResultContext
 from glidepath.testing import ScriptedModel
 
@@ -53,4 +54,6 @@ assert_type(both.run_sync("Hi.", deps=Shop()), RunResult[dict[Any, Any]])
 
 async def go() -> None:
     assert_type(await agent.run("Hi.", deps=Shop(), limits=LIMITS, model="openai:gpt-5"), RunResult[None])
-    await agent.resume("s", deps=Shop())
+    await agent.resume("s", deps=Shop(), accept_repair=True)
+    assert_type(agent.stream("Hi.", deps=Shop(), session="s"), RunStream[None])
+    assert_type(agent.stream(resume="s", deps=Shop(), decisions={}), RunStream[None])

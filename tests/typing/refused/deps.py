@@ -39,3 +39,11 @@ async def go() -> None:
     await agent.run("Hi.", deps="shop")  # wrong
     await agent.run("Hi.", limits="many")  # wrong
     await agent.run("Hi.", modle=model)  # wrong
+    await agent.run("Hi.", decisions={})  # wrong
+    await agent.resume("s", deps="shop")  # wrong
+    await agent.resume("s", session="s")  # wrong
+    agent.stream("Hi.", deps="shop")  # wrong
+    agent.stream("Hi.", sesion="s")  # wrong
+    agent.run_sync("Hi.", deps="shop")  # wrong
+    agent.stream_sync("Hi.", deps="shop")  # wrong
+    agent.resume_sync("s", deps="shop")  # wrong
