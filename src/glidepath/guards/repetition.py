@@ -379,6 +379,9 @@ def _first_word(text: str) -> str:
 
 def _fill_in(state: dict[str, Any], width: int) -> None:
     """Make a list of texts under each key; a window that is not one is forgotten."""
+    if not state:  # nothing was counted before
+        state.update({key: [] for key in _LISTS})
+        return
     for key in _LISTS:
         kept(state, key, [])
     steps = len(state["calls"])
