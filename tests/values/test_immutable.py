@@ -230,6 +230,6 @@ def test_rich_shows_a_call_and_a_reply_as_they_are_and_not_as_they_are_kept():
     made = ToolCall("c1", "look", {"n": 1})
     shown = _in_rich(AssistantMessage(packed([TextBlock("hi"), made])))
     assert "arguments={'n': 1}" in _in_rich(made)
-    assert "TextBlock(text='hi')" in shown
+    assert "TextBlock(text='hi', origins=())" in shown
     assert "arguments={'n': 1}" in shown
     assert "Two(" not in shown

@@ -81,7 +81,7 @@ def prepare(
         plan, meter, carried = take_over(plan, home, above, resumed, depth, limited_together=limited_together)
     else:
         meter, carried = Meter(plan.caps, above, depth), NOT_CARRIED
-    watch = watch_over(plan, now, until, elapsed, watch)
+    watch = watch_over(plan, meter, now, until, elapsed, watch)
     return open_run(asked, plan, home, meter, watch, parent, resumed, carried=carried)
 
 
@@ -91,13 +91,16 @@ def _end_of(above: Watch, now: float) -> float:
     return min(above.window_at, above.deadline_at) + ahead
 
 
-def watch_over(plan: Plan, now: float, shared: float, elapsed: float = 0.0, above: Watch | None = None) -> Watch:
+def watch_over(
+    plan: Plan, meter: Meter, now: float, shared: float, elapsed: float = 0.0, above: Watch | None = None
+) -> Watch:
     """The watch of a run: its own deadline or the one above, whichever comes first, and the kill switches."""
     own = inf if plan.timeout is None else now - elapsed + plan.timeout
     deadline = min(own, shared)
     # On a deadline from above the landing takes a quarter at most: a child that starts late must have time to work.
     landing = plan.landing_time if deadline == own else min(plan.landing_time, max(0.0, deadline - now) / 4)
-    watch = Watch(window_at=deadline - landing if deadline < inf else inf, deadline_at=deadline, above=above)
+    window = deadline - landing if deadline < inf else inf
+    watch = Watch(window_at=window, deadline_at=deadline, above=above, meter=meter)
     if plan.switches:
         from glidepath.run.switches import Sentry
 
@@ -150,13 +153,10 @@ def open_run(
         )
         if begun:
             run.work.doubt(begun)
-        watch.spend_from(meter)
         if meter.parent is not None:  # it may have to wait for what is above it, and start with a smaller reserve
-            run.spend.keep_at_least(least_landing(plan, run.spend.landing_reserve))
+            run.spend.keep_at_least(least_landing(plan, reserve))
         if plan.strategy.name == "summarize":
-            from glidepath.ask.summary import recall  # left by an earlier run
-
-            recall(run)
+            _recall_summary(run)
     except BaseException:
         watch.disarm()  # or its timer would interrupt the caller long after
         raise
@@ -168,6 +168,12 @@ def open_run(
     if resumed is not None or carried is not NOT_CARRIED or asked.cancel is not None:
         run.terms.accept(carried, asked.cancel)
     return run
+
+
+def _recall_summary(run: Run) -> None:
+    from glidepath.ask.summary import recall  # left by an earlier run
+
+    recall(run)
 
 
 def _hold_landing(plan: Plan, task: Sequence[Message], meter: Meter, *, used: bool) -> tuple[Amount, bool]:

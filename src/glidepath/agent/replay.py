@@ -11,7 +11,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Mapping, Sequence
 from contextlib import suppress
-from functools import partial
 from math import inf
 from typing import TYPE_CHECKING, Any
 
@@ -447,7 +446,7 @@ async def _flown(agent: Agent, leg: Leg, checking: _Checking, above: tuple[Plan,
         plan = flier._plan_under(plan_above, config if limits is None else replace(config, limits=limits))  # noqa: SLF001
     loop = asyncio.get_running_loop()
     meter = Meter(plan.caps, Meter(Caps()) if leg.on_budget else None)
-    watch = partial(watch_over, plan, loop.time(), inf)
+    now = loop.time()
     if began.resumed:
         decided = began.decisions or None  # and a repair was accepted then
         opened: Any = reopened(config, leg.session_id, decided, plan.tools, scribe=make, accept_repair=True)
@@ -464,11 +463,14 @@ async def _flown(agent: Agent, leg: Leg, checking: _Checking, above: tuple[Plan,
             restore_meter(meter, opening.snapshot)
             resumed = opening.resuming(opening.snapshot)
             asked = RunRequest((), cancel=checking.token)
-            run = open_run(asked, plan, home, meter, watch(), resumed=resumed, carried=leg.carried)
+            run = open_run(
+                asked, plan, home, meter, watch_over(plan, meter, now, inf), resumed=resumed, carried=leg.carried
+            )
         else:
             begun(meter, leg.carried)
             asked = RunRequest(tuple(leg.told[began.first_new :]), cancel=checking.token, given=Given(leg.per_run))
-            run = open_run(asked, plan, home, meter, watch(), carried=leg.carried)
+            watch = watch_over(plan, meter, now, inf)
+            run = open_run(asked, plan, home, meter, watch, carried=leg.carried)
         if leg.per_run is not None and leg.per_run.notes:  # what observers said then: now they are not asked
             run.terms.take_notes(leg.per_run.notes)
         run.become(began.run_id)

@@ -68,10 +68,9 @@ async def finish_run(
                     flight = fly(run, asked.prompt)
                     del asked  # nor this
                     ending = await flight
-            except GeneratorExit:  # the run's own coroutine is being closed: nothing may be awaited
-                raise
             except BaseException as defect:
-                if run.watch.is_forked():
+                # The run's own coroutine is being closed, or this is a forked child: nothing may be awaited.
+                if isinstance(defect, GeneratorExit) or watch.is_forked():
                     raise
                 ending = await salvaged(run, defect)
             # Inside the outer try: whatever goes wrong while concluding, timers and subscriptions are let go of.

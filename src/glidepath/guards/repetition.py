@@ -24,7 +24,8 @@ _LONGEST = PERIODS[-1]
 WINDOW = 10  # steps in which equal calls with equal results are counted, in a circle or not
 _LEAST = 3  # equal pairs in a window before anybody is told
 _PAIRS = 8  # pairs of a batch that are kept: the smallest hashes, so that equal pairs are kept every time
-_LISTS = ("calls", "results", "tools", "parts", "told")
+_LISTS = ("calls", "results", "tools", "parts")
+_NOTHING_TOLD: list[str] = []  # never changed
 _BRIEF = 30  # characters of an answer that only acknowledges; a hash is longer
 _WORD = "[A-Za-z]{2,}"
 _READS = 4  # times the limit: equal answers of a read-only tool until it is withdrawn; the nudge comes two before
@@ -102,6 +103,7 @@ class RepetitionGuard:
         "_seen",
         "_signature",
         "_span",
+        "_state",
         "_steps",
         "_texts",
         "_told",
@@ -127,12 +129,15 @@ class RepetitionGuard:
         self._results: list[str] = state["results"]  # and of what they returned
         self._tools: list[str] = state["tools"]  # and the tools in them that can be withdrawn
         self._parts: list[str] = state["parts"]  # and the pairs of call and result in them, where they were batches
-        self._told: list[str] = state["told"]  # the pairs that a nudge was about
+        self._told: list[str] = state.get("told", _NOTHING_TOLD)  # the pairs that a nudge was about; made for the first
+        self._state = state
 
     def new_run(self) -> None:
         """Forget what an earlier run did."""
-        for texts in (self._calls, self._results, self._tools, self._parts, self._told):
+        for texts in (self._calls, self._results, self._tools, self._parts):
             texts.clear()
+        self._told = _NOTHING_TOLD
+        self._state.pop("told", None)
 
     def before(self, step: Step) -> GuardVerdict | None:
         """Withdraw the tools of a circle when this batch would complete one repeat too many."""
@@ -212,7 +217,7 @@ class RepetitionGuard:
             return before, {}
         new = steps - then
         left = kept_then + new - many
-        lists = zip(_LISTS[:4], (self._calls, self._results, self._tools, self._parts), strict=True)
+        lists = zip(_LISTS, (self._calls, self._results, self._tools, self._parts), strict=True)
         return (steps, many), {name: ("[", left, texts[-new:]) for name, texts in lists}
 
     # --- circles ------------------------------------------------------------------------------------------------
@@ -298,7 +303,7 @@ class RepetitionGuard:
         mine = self._own_pairs(outcome)
         known = {one for pairs in window for one in pairs}.intersection(self._told)
         fresh = known.isdisjoint(mine) and known.isdisjoint([one for pairs in window[-_LONGEST:] for one in pairs])
-        self._told[:] = sorted(known.union(mine))
+        self._told = self._state["told"] = sorted(known.union(mine))
         if not fresh:
             return None
         seen = Counter([one for pairs in [*window, mine] for one in pairs])
@@ -384,11 +389,13 @@ def _fill_in(state: dict[str, Any], width: int) -> None:
         return
     for key in _LISTS:
         kept(state, key, [])
+    told = state.get("told", _NOTHING_TOLD)
     steps = len(state["calls"])
-    whole = all(len(state[key]) == steps <= width for key in _LISTS[:4])
-    if not whole or not all(type(text) is str for key in _LISTS for text in state[key]):
+    whole = type(told) is list and all(len(state[key]) == steps <= width for key in _LISTS)
+    if not whole or not all(type(text) is str for texts in (*map(state.get, _LISTS), told) for text in texts):
         for key in _LISTS:
             state[key].clear()
+        state.pop("told", None)
 
 
 def _pairs_of(calls: tuple[ToolCall, ...], results: tuple[ToolResultMessage, ...]) -> list[str]:

@@ -150,7 +150,9 @@ class Watch(TaskBound):
         "window_at",
     )
 
-    def __init__(self, *, window_at: float = inf, deadline_at: float = inf, above: Watch | None = None) -> None:
+    def __init__(
+        self, *, window_at: float = inf, deadline_at: float = inf, above: Watch | None = None, meter: Any = None
+    ) -> None:
         self.window_at: float = window_at
         self.deadline_at: float = deadline_at
         self.loop: asyncio.AbstractEventLoop = asyncio.get_running_loop()
@@ -163,7 +165,7 @@ class Watch(TaskBound):
         self.heard: int = 0  # such ones that an `Ear` has heard and nobody has counted yet
         self.above = above  # of the run whose tool has started this one
         self.outer: Any = None  # the watch of the run around this one
-        self.meter: Any = None  # of the run: what it keeps does not come back before the runs inside it have ended
+        self.meter: Any = meter  # of the run: what it keeps does not come back before the runs inside it have ended
         self.run: Any = None  # the run that something streams for, or its stand-in during a checkpoint
         self.over: bool = False
         self.gone: bool = False  # the run's coroutine is being closed from outside: nothing may be awaited any more
@@ -393,10 +395,6 @@ class Watch(TaskBound):
         return True
 
     # --- whose cancellation -----------------------------------------------------------------------------------
-
-    def spend_from(self, meter: Any) -> None:
-        """The meter of the run, for the runs inside it."""
-        self.meter = meter
 
     def enter(self) -> None:
         """From now on, whatever is made in this task is made inside this run."""

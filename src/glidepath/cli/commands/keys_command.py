@@ -9,6 +9,7 @@ import argparse
 from typing import TYPE_CHECKING, Any
 
 from glidepath.cli.arguments import whole_number
+from glidepath.plurals import how_many
 
 if TYPE_CHECKING:
     from glidepath.cli.world import World
@@ -150,7 +151,7 @@ def _line(key: AccessKey) -> str:
     """One key in one line."""
     import time
 
-    limits = [f"${key.max_cost}" if key.max_cost else "", f"{key.max_tokens} tokens" if key.max_tokens else ""]
+    limits = [f"${key.max_cost}" if key.max_cost else "", how_many(key.max_tokens, "token") if key.max_tokens else ""]
     budget = " and ".join(one for one in limits if one)
     parts = [
         f"{key.name}: {key.role}",

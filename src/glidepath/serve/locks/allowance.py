@@ -10,6 +10,7 @@ from fnmatch import fnmatchcase
 
 from glidepath.agent import Budget, Limits
 from glidepath.errors import ConfigurationError
+from glidepath.plurals import how_many
 from glidepath.serve.locks.keys import AccessKey
 from glidepath.serve.locks.visitor import Visitor
 from glidepath.serve.refusals import Refused
@@ -53,7 +54,12 @@ class Allowance:
             begun.popleft()
         if len(begun) >= key.starts:
             wait = max(1, math.ceil(begun[0] + key.every - now))
-            raise Refused(429, "key_rate", f"key {key.name} may start {key.starts} runs in {key.every:g} seconds", wait)
+            raise Refused(
+                429,
+                "key_rate",
+                f"key {key.name} may start {how_many(key.starts, 'run')} in {key.every:g} seconds",
+                wait,
+            )
         begun.append(now)
 
     def budget(self, key: AccessKey | None) -> Budget | None:
