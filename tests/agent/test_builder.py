@@ -127,6 +127,7 @@ OTHER = {  # for each field a value that is not the default
     "max_retries": 1,
     "fallback_models": (ScriptedModel([], name="second"),),
     "durability": "full",
+    "debug": True,
     "output_type": dict[str, int],
     "deps_type": dict,
     "deps_factory": dict,

@@ -44,7 +44,7 @@ async def finish_run(
     """Begin, run, conclude, clean up. Afterwards nothing of the run is alive except what its result lists as abandoned.
 
     After the last event nothing of the run can cancel its caller: the watch is disarmed before anything else happens.
-    It does not belong to the tool or hook around it. One coroutine does all this: it is woken at every wait.
+    One coroutine does all this: it is woken at every wait.
     """
     before = go_outside()
     try:
@@ -68,8 +68,7 @@ async def finish_run(
                     flight = fly(run, asked.prompt)
                     del asked  # nor this
                     ending = await flight
-            except BaseException as defect:
-                # The run's own coroutine is being closed, or this is a forked child: nothing may be awaited.
+            except BaseException as defect:  # its coroutine is being closed, or this is a forked child: await nothing
                 if isinstance(defect, GeneratorExit) or watch.is_forked():
                     raise
                 ending = await salvaged(run, defect)

@@ -126,8 +126,11 @@ class Run(Record, eq=False, kw_only=True):
 
     def start(self) -> None:
         """The first event."""
-        self.turn.enter(AgentState.RUNNING)
-        plan, terms, voice = self.plan, self.terms, self.voice
+        turn, plan, terms, voice = self.turn, self.plan, self.terms, self.voice
+        if turn.state is AgentState.IDLE:  # as every run but one that continues
+            turn.state = AgentState.RUNNING
+        else:
+            turn.enter(AgentState.RUNNING)
         if voice.emit is None:
             return
         voice.emit(

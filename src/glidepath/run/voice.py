@@ -98,7 +98,7 @@ class Voice(Record, eq=False, kw_only=True):
         times = _NOW if self.now is time.time else iter(self.now, None)
         heads = zip(self.whose, self.whose_child, self.next_number.__self__, times, strict=False)  # type: ignore[attr-defined]
 
-        def emit(kind: Callable[..., Event], *fields: object) -> None:
+        def emit(kind: Callable[..., Event], *fields: object, tell: Any = tell, heads: Any = heads) -> None:
             tell(kind(*next(heads), *fields))
 
         self.emit = emit
