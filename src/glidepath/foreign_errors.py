@@ -16,7 +16,7 @@ import traceback
 from collections.abc import Iterator
 from typing import Any
 
-from glidepath.errors import inner_errors, told, words
+from glidepath.errors import ToolError, inner_errors, told, words
 
 _log = logging.getLogger("glidepath")
 
@@ -29,6 +29,15 @@ _STANDARD = os.__file__.removesuffix("os.py")
 _INSTALLED = ("site-packages", "dist-packages")
 _CAUSE = "\nThe above exception was the direct cause of the following exception:\n\n"
 _CONTEXT = "\nDuring handling of the above exception, another exception occurred:\n\n"
+
+
+class ChildError(ToolError):
+    """A function raised an error in its process; the cause has the traceback as text."""
+
+    def __init__(self, error_type: str, message: str, place: str = "") -> None:
+        super().__init__(f"{error_type}: {message}" if message else error_type)
+        self.error_type = error_type
+        self.place = place
 
 
 def log_raised(what: str, error: BaseException, then: str = "", *, did: str = "", debug: bool = False) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from glidepath._wire import Record, replace
 from glidepath.errors import FatalToolError, ToolError, told, words
 from glidepath.events import BreakerChanged, ToolEnded, ToolStarted
-from glidepath.foreign_errors import format_error, place_of
+from glidepath.foreign_errors import ChildError, format_error, place_of
 from glidepath.messages import ToolCall, ToolResultMessage
 from glidepath.outcome import ResultKind
 from glidepath.resilience import Admission, tool_breaker
@@ -21,7 +21,6 @@ from glidepath.run.origins import heard_in
 from glidepath.tools import CallsMade, Continuation, NeedsCalls, NeedsInput, Tool, ToolContext, ToolResult
 from glidepath.tools.binding import Bound
 from glidepath.tools.picture_size import small_enough
-from glidepath.tools.processes import ChildError
 from glidepath.tools.results import as_result, trim_result
 
 if TYPE_CHECKING:

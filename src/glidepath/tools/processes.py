@@ -28,6 +28,7 @@ from pathlib import Path
 from typing import Any
 
 from glidepath.errors import ConfigurationError, FatalToolError, ToolError
+from glidepath.foreign_errors import ChildError
 from glidepath.sandbox.policy import Boxed, Sandbox
 from glidepath.tools import _child
 from glidepath.tools.context import ToolContext
@@ -39,15 +40,6 @@ GRACE = 0.5
 _TICK = 0.05
 _REAP_SECONDS = 1.0
 _SCRIPT = str(Path(_child.__file__))
-
-
-class ChildError(ToolError):
-    """A function raised an error in its process; the cause has the traceback as text."""
-
-    def __init__(self, error_type: str, message: str, place: str = "") -> None:
-        super().__init__(f"{error_type}: {message}" if message else error_type)
-        self.error_type = error_type
-        self.place = place
 
 
 class ChildTraceback(Exception):  # noqa: N818 - not its own error: what `raise ... from` shows
