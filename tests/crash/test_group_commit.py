@@ -12,7 +12,7 @@ from contextlib import closing
 
 import pytest
 
-from glidepath import Agent, AgentState, Budget, ConfigurationError, Limits, LoopOutcome, tool
+from glidepath import Agent, AgentState, Budget, Limits, LoopOutcome, tool
 from glidepath._wire import replace
 from glidepath.agent import durable
 from glidepath.errors import StoreError
@@ -313,8 +313,13 @@ def test_a_network_file_system_is_refused(tmp_path, monkeypatch):
 
 
 def test_a_segment_store_is_told_what_it_is_called_now():
-    with pytest.raises(ConfigurationError, match=r"SqliteStore\(path\)"):
+    import glidepath.sessions
+
+    with pytest.raises(ImportError, match=r"SqliteStore\(path\)"):
         from glidepath.sessions import SegmentStore  # noqa: F401
+    with pytest.raises(AttributeError, match=r"SqliteStore\(path\)"):
+        glidepath.sessions.SegmentStore  # noqa: B018
+    assert not hasattr(glidepath.sessions, "SegmentStore")
 
 
 def test_a_copy_is_another_store_and_its_sessions_are_free(tmp_path):

@@ -2,7 +2,6 @@
 
 from typing import TYPE_CHECKING, Any
 
-from glidepath.errors import ConfigurationError
 from glidepath.sessions.session import Session
 from glidepath.stability import withdrawn
 
@@ -31,5 +30,15 @@ def __getattr__(name: str) -> Any:
     if name in _HOMES:
         return getattr(import_module(f"glidepath.sessions.{_HOMES[name]}"), name)
     if name == "SegmentStore":
-        raise ConfigurationError("there is no SegmentStore any more: use SqliteStore(path), with the path of a file")
+        raise _gone("there is no SegmentStore any more: use SqliteStore(path), with the path of a file")
     return _withdrawn(name)
+
+
+def _gone(advice: str) -> Exception:
+    """What a name that is gone raises: `hasattr` needs an AttributeError, of which an import would swallow the words."""
+    import sys
+    from opcode import opmap
+
+    caller = sys._getframe(2)
+    importing = caller.f_code.co_code[caller.f_lasti] == opmap["IMPORT_FROM"]
+    return ImportError(advice, name=__name__) if importing else AttributeError(advice)
