@@ -35,10 +35,10 @@ def __getattr__(name: str) -> Any:
 
 
 def _gone(advice: str) -> Exception:
-    """What a name that is gone raises: `hasattr` needs an AttributeError, of which an import would swallow the words."""
+    """What a name that is gone raises. `hasattr` needs an AttributeError, whose words an import would swallow."""
     import sys
     from opcode import opmap
 
-    caller = sys._getframe(2)
+    caller = sys._getframe(2)  # noqa: SLF001 - documented
     importing = caller.f_code.co_code[caller.f_lasti] == opmap["IMPORT_FROM"]
     return ImportError(advice, name=__name__) if importing else AttributeError(advice)
