@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Generic, Never, overload
 
 from glidepath._wire import Value, digest, field
 from glidepath.burndown import BurnPoint, Use
+from glidepath.call_frames import CallFrame, Program
 from glidepath.errors import RunNotCompleted
 from glidepath.messages import Message, StopReason, ToolCall, ToolResultMessage, Usage, origins_of
 from glidepath.plurals import how_many
@@ -23,6 +24,7 @@ __all__ = [
     "AbandonedWork",
     "AgentState",
     "BurnPoint",
+    "CallFrame",
     "Charge",
     "ConfigurationChange",
     "LoopOutcome",
@@ -241,29 +243,14 @@ class PendingCall(Value, frozen=True, kw_only=True):
     origins: tuple[str, ...] = ()
     """The untrusted sources that a plugin asks about, for the person who decides."""
     inside: str = ""
-    """The id of the call whose program makes it; empty for a call that the model made itself."""
+    """The call of this run in the middle of which it waits, by id; empty for a call that the model made itself."""
+    path: tuple[CallFrame, ...] = ()
+    """From this run down, the calls in the middle of which it waits: agents that were made tools, and programs."""
 
     @property
     def digest(self) -> str:
         """A digest of the tool's name and the arguments: what a person was shown. `approve(digest=...)` takes it."""
         return digest([self.call.name, dict(self.call.arguments)])
-
-
-class Program(Value, frozen=True, kw_only=True):
-    """A call in the middle of which its tool has asked for other calls, and waits for their results."""
-
-    call: ToolCall
-    """With the arguments it was made with."""
-    calls: tuple[ToolCall, ...] = ()
-    """The calls it waits for."""
-    results: tuple[ToolResultMessage, ...] = ()
-    """Those of their results that are known, in any order."""
-    made: int = 0
-    """How many calls it has asked for so far."""
-    clock: float = 0.0
-    """When it began, in seconds since the epoch."""
-    origins: tuple[str, ...] = ()
-    """The untrusted sources that its calls have read so far."""
 
 
 class Spend(Value, frozen=True, kw_only=True):

@@ -13,21 +13,23 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from glidepath._wire import replace
+from glidepath.call_frames import Program
 from glidepath.execute import admitted, close_batch, count_votes, follow_up, pend, run_jobs, start_jobs, waiting_job
 from glidepath.execute.calls import clear, decided, prepare
-from glidepath.execute.doubt import close_accounts, doubt, job_for, keep
+from glidepath.execute.doubt import close_accounts, doubt, give_up_child, job_for, keep
 from glidepath.execute.guarding import apply, fatal_verdict, heeded, objection, stuck
 from glidepath.execute.job import UNKNOWN, Job
 from glidepath.judge import judge
 from glidepath.messages import ToolCall, ToolResultMessage, origins_of
-from glidepath.outcome import PendingCall, Program, ResultKind
+from glidepath.outcome import PendingCall, ResultKind
 from glidepath.result_kind import Unknown
 from glidepath.run import Touchdown
 from glidepath.run.origins import hear
+from glidepath.run.paused_children import waits_in
 from glidepath.run.run_transcript import AFTER_TOOLS
 from glidepath.run.terms import asked_after, asked_before
 from glidepath.spi import CallGuard, Step
-from glidepath.tools import CallsMade, NeedsCalls, NeedsInput, Tool
+from glidepath.tools import CallsMade, NeedsCalls, Tool
 from glidepath.tools.results import trim_result
 
 if TYPE_CHECKING:
@@ -164,11 +166,13 @@ class _Program:
         waiting = {pending.call.id: pending for pending in run.turn.pending}
         resumed = run.terms.resumed
         known: Mapping[str, Decision] = {} if resumed is None else resumed.decisions
-        again = [call for call in calls if call.id in waiting or call.id in known]
-        fresh = [call for call in calls if call.id not in waiting and call.id not in known]
+        asked = {*waiting, *known, *map(waits_in, run.turn.pending)}
+        again = [call for call in calls if call.id in asked]
+        fresh = [call for call in calls if call.id not in asked]
         mine = {call.id for call in calls}
-        run.turn.pend(tuple([pending for pending in run.turn.pending if pending.call.id not in mine]))
         jobs = [self._again(call, waiting.get(call.id), known) for call in again]
+        left = [one for one in run.turn.pending if one.call.id not in mine and waits_in(one) not in mine]
+        run.turn.pend(tuple(left))
         self.still = waiting
         if jobs:
             await decided(run, jobs, known)
@@ -231,9 +235,9 @@ class _Program:
         for job in jobs:
             if job.result is None:
                 if run.watch.interrupt is None:
-                    still = None if isinstance(job.asks, NeedsInput) else self.still.get(job.call.id)
-                    run.turn.pend((*run.turn.pending, still or pend(run, job, self.job.call.id)))
+                    run.turn.pend((*run.turn.pending, *pend(run, job, self.still, self.job.call.id)))
                     continue
+                give_up_child(run, job)
                 job.refuse(
                     ResultKind.CANCELLED, run.plan.config.texts.fill("not_executed", reason="the run is being stopped")
                 )

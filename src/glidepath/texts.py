@@ -100,8 +100,8 @@ class Texts(Settings, frozen=True, kw_only=True, repr_omit_defaults=True):
     calls_spent: str = "Skipped: the limit on tool calls is reached."
     partial_child: str = "This answer is partial. The agent ended {ended} ({reason})."
     paused_child: str = (
-        "The agent stopped before this was done: {waiting}. A person has to decide, and cannot do so inside a "
-        "delegated task. Nothing of it was executed. Do without it, or say in your answer what has to be decided."
+        "The agent stopped before this was done: {waiting}. A person has to decide, and did not. Nothing of it was "
+        "executed. Do without it, or say in your answer what has to be decided."
     )
 
     def __post_init__(self) -> None:

@@ -313,3 +313,36 @@ async def test_g13_a_program_cut_off_at_any_commit_is_never_called_not_executed_
 
 
 TRIED = "    try:\n        out.append(f(n))\n    except RuntimeError:\n        out.append('unknown')\n"
+
+
+@pytest.mark.parametrize("stored", [False, True])
+@virtual
+async def test_a_program_whose_agent_waits_for_a_person_goes_on_behind_it(stored):
+    sent = []
+
+    @tool(requires_approval=True)
+    async def post(to: str) -> str:
+        sent.append(to)
+        return f"posted to {to}"
+
+    def clerk():
+        turns = [call("post", to="ann"), call("post", to="bob"), say("both posted")]
+        return Agent(model=ScriptedModel(turns), tools=[post], agent_name="clerk").as_tool("clerk", "The clerk.")
+
+    code = "first = look(1)['n']\nsaid = clerk(task='post')\n[first, said, look(2)['n']]"
+    desk = Desk(code, tools=[clerk()], limits=Limits(max_iterations=30), store=MemoryStore() if stored else None)
+    result = await desk.run(session="s")
+    assert result.outcome is LoopOutcome.PAUSED
+    (waiting,) = result.pending
+    assert [(frame.tool, frame.agent) for frame in waiting.path] == [("run_code", ""), ("clerk", "clerk")]
+    assert (waiting.call.id, waiting.inside) == ("call_1.2/call_1", "call_1")
+    again = await desk.resume("s" if stored else result)
+    assert (again.outcome, again.pending, sent) == (LoopOutcome.PAUSED, result.pending, [])
+    result = await desk.resume("s" if stored else again, decisions={waiting.call.id: approve()})
+    assert (result.outcome, sent) == (LoopOutcome.PAUSED, ["ann"])
+    result = await desk.resume("s" if stored else result, decisions={result.pending[0].call.id: approve()})
+    assert outputs(result) == [(None, '[1,"both posted",2]')]
+    assert (sent, desk.done) == (["ann", "bob"], [("look", 1), ("look", 2)])
+    assert (result.outcome, len(result.children), result.pending) == (LoopOutcome.DONE, 1, ())
+    (spent,) = [one for one in result.breakdown if one.kind == "child"]
+    assert (spent.calls, spent.usage) == (1, result.children[0].usage)

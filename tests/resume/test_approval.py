@@ -441,22 +441,6 @@ async def test_an_approved_call_keeps_the_idempotency_key_of_its_run():
 
 
 @virtual
-async def test_a_child_that_needs_a_person_says_so_and_nothing_runs_unapproved():
-    child = Desk([call("send", to="eve"), "sent after all"])
-    parent = Desk(
-        [call("expert", task="write to eve"), "a person must decide"],
-        tools=[child.agent.as_tool("expert", "An expert.")],
-    )
-    result = await parent.run()
-    assert (result.outcome, child.done) == (LoopOutcome.DONE, [])
-    ((_, kind, text),) = results(result)
-    assert kind == "paused"
-    assert "send (this tool needs a person's approval)" in text
-    paused = result.children[0]
-    assert (paused.outcome, len(paused.pending)) == (LoopOutcome.PAUSED, 1)
-
-
-@virtual
 @pytest.mark.parametrize(
     ("decisions", "match"),
     [

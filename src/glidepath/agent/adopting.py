@@ -10,6 +10,7 @@ from glidepath.agent.durable import Opening, claimed, reopened
 from glidepath.agent.kin import patiently
 from glidepath.errors import StoreError
 from glidepath.money import pico_of
+from glidepath.outcome import LoopOutcome
 from glidepath.result_kind import Unknown
 from glidepath.run.inside import LostChild
 from glidepath.run.origins import hear, place_here
@@ -19,20 +20,25 @@ from glidepath.sessions.answer import called, heard
 if TYPE_CHECKING:
     from glidepath.agent.config import LoopConfig
     from glidepath.run import Plan, Run
+    from glidepath.run.paused_children import PausedChild
     from glidepath.sessions.scribe import Scribe
 
 
 @asynccontextmanager
-async def adopted(config: LoopConfig, parent: Run, place: str, plan: Plan) -> AsyncIterator[Opening]:
-    """The session of a child, beside its parent's: a new one, or the one that a crash had interrupted.
+async def adopted(
+    config: LoopConfig, parent: Run, place: str, plan: Plan, paused: PausedChild | None = None
+) -> AsyncIterator[Opening]:
+    """The session of a child, beside its parent's: a new one, or the one that a crash or a pause had interrupted.
 
-    A child that has ended is not run again: what it said and what it cost are known. One that had begun and cannot be
-    read is never begun again: `LostChild`.
+    A child that has ended is not run again: what it said and what it cost are known. One that waits for a person
+    continues with what was decided. One that had begun and cannot be read is never begun again: `LostChild`.
     """
     scribe = cast("Scribe", parent.journal)
     store, session_id = scribe.store, f"{parent.session_id}/{place}"
     link = {"session_id": parent.session_id, "run_id": parent.run_id, "call": place}
     if not await _has_begun(parent, session_id, place):
+        if paused is not None:
+            raise lost_child(parent, place)
         async with claimed(config, Session(session_id), store=store, parent=link) as opening:
             if opening.scribe is not None and session_id not in scribe.born:
                 # after the claim: from now on a journal that is missing was lost
@@ -40,21 +46,22 @@ async def adopted(config: LoopConfig, parent: Run, place: str, plan: Plan) -> As
             opening.above = scribe
             yield opening
         return
-    async with reopened(config, session_id, None, plan.tools, store=store) as opening:
+    decisions = {} if paused is None else paused.decisions
+    async with reopened(config, session_id, None, plan.tools, store=store, handed=decisions) as opening:
         if opening.scribe is None:
-            raise _lost(parent, place)
+            raise lost_child(parent, place)
         if opening.scribe.imported and not scribe.imported:
             why = f"session {session_id!r} was imported and is not this run's child: remove it, or import it elsewhere"
             await opening.scribe.release()
             yield Opening(home=Session(session_id), error=StoreError(why, kind="conflict"))
             return
         opening.above = scribe
-        if opening.ended is not None:
+        if opening.ended is not None and not (opening.ended.outcome is LoopOutcome.PAUSED and opening.decided):
             opening.result = result = opening.ended
             hear(parent, place_here(), result.origins)
-            if all(child.run_id != result.run_id for child in parent.work.children):
-                parent.work.adopt(result)
-                parent.spend.charge_child(plan.config.agent_name, result.usage, pico_of(result.cost))
+            before = parent.work.known_child(result.run_id)
+            parent.work.adopt(result)
+            parent.spend.charge_child(plan.config.agent_name, result.usage, pico_of(result.cost), before)
         yield opening
 
 
@@ -66,10 +73,10 @@ async def _has_begun(parent: Run, session_id: str, place: str) -> bool:
     except StoreError:
         if session_id not in scribe.born:
             return False
-        raise _lost(parent, place) from None
+        raise lost_child(parent, place) from None
 
 
-def _lost(parent: Run, place: str) -> LostChild:
+def lost_child(parent: Run, place: str) -> LostChild:
     """What the child of a call did is unknown: the call is listed, and its account is closed."""
     call_id = place.rpartition(".")[0]
     calls = () if parent.turn.reply is None else parent.turn.reply.tool_calls

@@ -15,16 +15,18 @@ from glidepath.agent.inner_run import DELEGATES, call_of, delegate_of, place_of,
 from glidepath.agent.limits import Limits
 from glidepath.agent.per_run import NOTHING, as_messages, check_keywords
 from glidepath.agent.prepare import RunRequest
-from glidepath.agent.run_lifecycle import partial_line, paused_line
+from glidepath.agent.run_lifecycle import partial_line
 from glidepath.agent.run_options import ResumeKeywords, RunKeywords, StreamKeywords, taking
 from glidepath.agent.run_starter import RunStarter
 from glidepath.errors import ConfigurationError
+from glidepath.execute.doubt import told_of_pause
 from glidepath.messages import Message
 from glidepath.outcome import DepsT, LoopOutcome, OutputT, RunResult
 from glidepath.plugins.lineup import Lineup
 from glidepath.run import INHERIT, CancelToken, Plan, RunStream
 from glidepath.run.inside import around
-from glidepath.tools import Tool, ToolContext, ToolResult, tool
+from glidepath.tools import Tool, ToolContext, tool
+from glidepath.tools.asking import NeedsDecisions
 
 if TYPE_CHECKING:
     from glidepath.agent.keywords import AgentChanges, AgentKeywords
@@ -200,19 +202,22 @@ class Agent(RunStarter, Generic[OutputT, DepsT]):
         return RunStream(lambda stream: fly(asked.heard_by(stream)))
 
     def as_tool(self, name: str, description: str, limits: Limits | None = None) -> Tool:
-        """A tool that hands its `task` to this agent, as a child of the run that calls it."""
+        """A tool that hands its `task` to this agent, as a child of the run that calls it.
 
-        async def delegate(task: str, context: ToolContext) -> str | ToolResult:
+        When the child waits for a person, so does that run: its `pending` has the call, and `resume` continues both.
+        """
+
+        async def delegate(task: str, context: ToolContext) -> str:
             result = await context.spawn(self, task, limits)
             if result.outcome is LoopOutcome.DONE:
                 return result.text
             if result.outcome is LoopOutcome.PAUSED:
-                return ToolResult(paused_line(result, self.config.texts), is_error=True, kind="paused")
+                raise NeedsDecisions(told_of_pause(result.pending, self.config.texts), result, self.config.agent_name)
             return f"[{partial_line(result, self.config.texts)}]\n{result.text}"
 
         DELEGATES[delegate] = self, limits
         made = tool(delegate, name=name, description=description, idempotent=True)  # its journal knows what was done
-        return made.overlapping()
+        return made.overlapping().asking_back()
 
     # --- the sessions in its store ------------------------------------------------------------------------------
 

@@ -76,6 +76,8 @@ class Opening(Record, kw_only=True):
     """Those of a person, which the journal keeps."""
     notes: Sequence[Note] = ()
     """What is in the session's inbox."""
+    handed: Mapping[str, Decision] = {}
+    """Those about a child's calls, which were made where its parent is."""
     stop: str | None = None
     """Why the run must stop: a stop requested while no process ran it."""
     counted: frozenset[str] = frozenset()
@@ -285,9 +287,13 @@ def reopened(
     run_id: str | None = None,
     accept_repair: bool = False,
     scribe: Callable[..., Scribe] = Scribe,
+    handed: Mapping[str, Decision] = {},
 ) -> AbstractAsyncContextManager[Opening]:
-    """Claim a session to continue its last run; raises `ConfigurationError` when there is none, or a different one."""
-    opening, kept = Opening(home=Session(session_id)), store or config.store
+    """Claim a session to continue its last run; raises `ConfigurationError` when there is none, or a different one.
+
+    `handed` are decisions that came through a parent: those about calls that no longer wait are left out.
+    """
+    opening, kept = Opening(home=Session(session_id), handed=handed), store or config.store
 
     async def read(lease: Lease, scribe: Scribe) -> None:
         folded = _of_a_run(await heard(folded_state(kept, session_id, lease.head)))
@@ -309,7 +315,7 @@ def reopened(
                 await scribe.forget_stop()
             else:
                 opening.stop = folded.flag
-        if opening.snapshot is not None and opening.ended is None:
+        if opening.snapshot is not None and (folded.result is None or folded.result.outcome is LoopOutcome.PAUSED):
             await _with_children(kept, folded, scribe, opening)
 
     return HeldSession(opening, kept, partial(scribe, durability=config.durability), read, create=False)
@@ -327,7 +333,7 @@ def _reason(result: RunResult) -> str:
 def _decided(folded: Folded, snapshot: Snapshot, opening: Opening, begun: Container[str] = ()) -> dict[str, Decision]:
     """What a person decided from elsewhere about calls that still wait."""
     waiting = {one.call.id: one for one in snapshot.pending if one.call.id not in begun}
-    posted = {**posted_decisions(opening.notes), **folded.decisions}
+    posted = {**opening.handed, **posted_decisions(opening.notes), **folded.decisions}
     return {
         call_id: decision
         for call_id, decision in posted.items()

@@ -8,9 +8,10 @@ from typing import Any
 from glidepath import _wire
 from glidepath._version import VERSION
 from glidepath._wire import Raw, Value, replace
+from glidepath.call_frames import Program
 from glidepath.execute.transacting import DONE
 from glidepath.messages import AssistantMessage, Message, ToolCall, ToolResultMessage, codec
-from glidepath.outcome import NOT_CARRIED, AgentState, LoopOutcome, PerRun, Program, RunResult
+from glidepath.outcome import NOT_CARRIED, AgentState, LoopOutcome, PerRun, RunResult
 from glidepath.run.fingerprint import Fingerprint, differences
 from glidepath.sessions.chain import JournalRecord, read
 from glidepath.sessions.fold import Began, Child, Folded, Opened, Used
@@ -66,6 +67,8 @@ class Leg:
         self.landed: set[str] = set()
         """Calls whose result was written before it joined the transcript."""
         self.kin: dict[str, list[Child]] = {}
+        self.paused: dict[str, tuple[int, RunResult]] = {}
+        """By the run of a child that waited for a person: after which commit it did, and how it had ended by then."""
         self.taken: dict[int, dict[str, Any]] = {}
         """By commit: the state to take from the journal, where something else has changed the figures."""
         self.charged: dict[int, dict[str, Used]] = {}
@@ -131,6 +134,12 @@ class Leg:
         for program in (folded.fields.get("programs") or {}).values():
             for one in _wire.convert(program, Program).results:
                 self.results.setdefault(one.call_id, (commit.number - 1, one))
+        for one in folded.fields.get("children") or ():
+            if one["outcome"] == LoopOutcome.PAUSED.value:
+                paused = _wire.convert(one, RunResult)
+                before = self.paused.get(paused.run_id)
+                if before is None or before[1].usage != paused.usage:
+                    self.paused[paused.run_id] = commit.number - 1, paused
         for record in records:
             if record.kind == "child":
                 child = _wire.decode(bytes(record.payload), Child)

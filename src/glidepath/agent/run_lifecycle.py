@@ -169,8 +169,9 @@ def report_child(parent: Run, child: Run, key: str) -> None:
         return
     result: Any = child.result
     hear(parent, key, result.origins)
+    before = parent.work.known_child(result.run_id)
     parent.work.report(result)
-    parent.spend.charge_child(child.plan.config.agent_name, child.spend.usage(), child.spend.money)
+    parent.spend.charge_child(child.plan.config.agent_name, child.spend.usage(), child.spend.money, before)
     parent.emit(
         ChildEnded,
         child.run_id,
@@ -198,12 +199,6 @@ def revived(plan: Plan, result: RunResult) -> RunResult:
         reason = f"the answer does not fit output_type: {told(error)}"
     cause = StopCause(source="output_type", action="fail", reason=reason)
     return replace(result, state=AgentState.ERROR, outcome=LoopOutcome.FAILED, cause=cause, output=None, partial=True)
-
-
-def paused_line(result: RunResult, texts: Texts) -> str:
-    """What a parent model is told about a child that waits for a person."""
-    waiting = ", ".join(f"{waiting.call.name} ({waiting.reason})" for waiting in result.pending)
-    return texts.fill("paused_child", waiting=waiting)
 
 
 def partial_line(result: RunResult, texts: Texts) -> str:

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from glidepath.agent.purse import Purse
     from glidepath.agent.resuming import Target
     from glidepath.run import Decision
+    from glidepath.run.paused_children import PausedChild
     from glidepath.sessions.scribe import Scribe
 
 _log = logging.getLogger("glidepath")
@@ -176,12 +177,27 @@ class RunStarter(Equipped):
         return as_session(session)
 
     def fly_child(
-        self, prompt: object, *, parent: Run, cancel: CancelToken, limits: Limits | None = None, place: str = ""
+        self,
+        prompt: object,
+        *,
+        parent: Run,
+        cancel: CancelToken,
+        limits: Limits | None = None,
+        place: str = "",
+        paused: PausedChild | None = None,
     ) -> Coroutine[Any, Any, RunResult]:
-        """Run as a child of another run: on its budget, within its time, under its guards."""
-        return self.fly_below(RunRequest(prompt, cancel=cancel, limits=limits), parent, place)
+        """Run as a child of another run: on its budget, within its time, under its guards; or continue one."""
+        return self.fly_below(RunRequest(prompt, cancel=cancel, limits=limits), parent, place, paused=paused)
 
-    async def fly_below(self, asked: RunRequest, parent: Run, place: str = "", post: Post | None = None) -> RunResult:
+    async def fly_below(
+        self,
+        asked: RunRequest,
+        parent: Run,
+        place: str = "",
+        post: Post | None = None,
+        *,
+        paused: PausedChild | None = None,
+    ) -> RunResult:
         """The same for any request. A `budget` in it is a part of the parent's.
 
         Where the parent has a journal, the child has one beside it; `place` is the call it belongs to, and its number.
@@ -202,12 +218,14 @@ class RunStarter(Equipped):
         journal = parent.journal if post is None else None
         beside, kept = home is None and journal is not None, home is not None and self.config.store is not None
         if not beside and not kept:
+            if paused is not None:
+                return await _continued(fly, parent, place, paused)
             return await fly(home or Session(new_id("session", asyncio.get_running_loop())))
         from glidepath.agent.adopting import adopted
         from glidepath.agent.durable import claimed
 
         if beside:
-            async with adopted(self.config, parent, place, plan) as opening:
+            async with adopted(self.config, parent, place, plan, paused) as opening:
                 return opening.result or await fly(opening.home, opening)
         known = journal is not None and journal.store is self.config.store
         if known:
@@ -217,10 +235,17 @@ class RunStarter(Equipped):
             return await fly(opening.home, opening)
 
     async def _flown_below(
-        self, asked: RunRequest, plan: Plan, parent: Run, post: Post, home: Session, opening: Opening | None = None
+        self,
+        asked: RunRequest,
+        plan: Plan,
+        parent: Run,
+        post: Post,
+        home: Session,
+        opening: Opening | None = None,
+        resumed: Resumption | None = None,
     ) -> RunResult:
-        then = None if opening is None else opening.snapshot
-        resumed = None if opening is None or then is None else opening.resuming(then)
+        if opening is not None and opening.snapshot is not None:
+            resumed = opening.resuming(opening.snapshot)
         asked.prompt = asked.prompt if resumed is None else ()
         run = prepare(asked, plan, home, began=self._began, parent=parent, resumed=resumed)
         key = place_here()
@@ -279,6 +304,23 @@ def _check_root(asked: RunRequest, plan: Plan) -> None:
             "this agent has no limit at all: pass limits=Limits(max_iterations=...) or another limit, "
             "or unbounded=True to run without one"
         )
+
+
+async def _continued(
+    fly: Callable[..., Coroutine[Any, Any, RunResult]], parent: Run, place: str, paused: PausedChild
+) -> RunResult:
+    """Continue a child that no store keeps: its parent's result has it, with all it needs."""
+    from glidepath.agent.adopting import lost_child
+    from glidepath.agent.resuming import check_decisions, find
+
+    child = parent.work.known_child(paused.run_id)
+    if child is None or child.snapshot is None:
+        raise lost_child(parent, place)
+    found = find(child)
+    if isinstance(found, RunResult) or not paused.decisions:
+        return child
+    snapshot, home = found
+    return await fly(home, None, Resumption(snapshot, check_decisions(paused.decisions, snapshot)))
 
 
 def _check_cancel(cancel: object) -> None:

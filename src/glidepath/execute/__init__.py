@@ -6,21 +6,32 @@ from collections.abc import Awaitable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from glidepath._wire import replace
+from glidepath.call_frames import CallFrame, Program
 from glidepath.errors import shown
 from glidepath.events import ApprovalRequested
 from glidepath.execute.batch import Batch, hint, width_for
-from glidepath.execute.calls import clear, decided, keep_to_programs, prepare
-from glidepath.execute.doubt import doubt_inner, has_asked, job_for, keep, leave_unfinished, without_tool
+from glidepath.execute.calls import bind, clear, decided, keep_to_programs, prepare
+from glidepath.execute.doubt import (
+    doubt_inner,
+    give_up_child,
+    has_asked,
+    job_for,
+    keep,
+    leave_unfinished,
+    without_tool,
+)
 from glidepath.execute.guarding import apply, fatal_verdict, heeded, objection, stuck
 from glidepath.execute.job import Job
 from glidepath.execute.spawn import Host
 from glidepath.messages import ToolCall, ToolResultMessage
-from glidepath.outcome import PendingCall, Program, ResultKind
+from glidepath.outcome import PendingCall, ResultKind
 from glidepath.run import HookFault, Opinion, Place, Stopped, Touchdown, about, interruptible_within, opinion, report
 from glidepath.run.inside import recall
+from glidepath.run.paused_children import PausedChild, name_below, paused_child
 from glidepath.spi import AfterDecision, GuardVerdict, Step, ToolResultContext
 from glidepath.spi.inside_variable import INSIDE
 from glidepath.tools import NeedsCalls, NeedsInput, ToolContext
+from glidepath.tools.asking import NeedsDecisions
 from glidepath.tools.text import clean
 
 if TYPE_CHECKING:
@@ -74,7 +85,8 @@ async def finish_batch(run: Run) -> bool:
     await decided(run, jobs, run.terms.resumed.decisions)  # type: ignore[union-attr]
     if (running := run_jobs(run, jobs)) is not None:
         await running
-    run.turn.pend(tuple([pending for pending in run.turn.pending if pending.inside]))  # programs look after these
+    programs = run.turn.programs  # which look after their own
+    run.turn.pend(tuple([pending for pending in run.turn.pending if pending.inside in programs]))
     done = _conclude(run, jobs, _step(run, reply.tool_calls), waiting)
     run.turn.end_tools()
     return done
@@ -91,10 +103,9 @@ def _not_begun(run: Run, waiting: Mapping[str, PendingCall]) -> list[Job]:
     """The calls that were neither begun nor shown to a person, ready to be judged."""
     known = run.terms.resumed.decisions  # type: ignore[union-attr]
     strange = {call_id for call_id, decision in known.items() if decision.kind == "ask"}
+    begun = {*waiting, *run.turn.programs, *[pending.inside for pending in run.turn.pending]}
     calls = [
-        call
-        for call in run.turn.open_calls()
-        if call.id not in waiting and call.id not in run.turn.programs and (call.id not in known or call.id in strange)
+        call for call in run.turn.open_calls() if call.id not in begun and (call.id not in known or call.id in strange)
     ]
     jobs = prepare(run, calls) if calls else []
     keep_to_programs(run, jobs)
@@ -110,6 +121,9 @@ def waiting_job(run: Run, call: ToolCall, pending: PendingCall | None) -> Job:
     if pending is not None:
         call = pending.call
     job = job_for(run, call)
+    paused = paused_child(run.turn.pending, call.id, run.terms.resumed.decisions)  # type: ignore[union-attr]
+    if paused is not None:
+        return _revisited(run, job, paused)
     job.waits_for = "" if pending is None else pending.reason
     if pending is not None and pending.form is not None:
         job.asks, job.counted = pending, True
@@ -118,12 +132,28 @@ def waiting_job(run: Run, call: ToolCall, pending: PendingCall | None) -> Job:
     return job  # without a decision it keeps waiting, also for its tool: a server may only be away
 
 
+def _revisited(run: Run, job: Job, paused: PausedChild) -> Job:
+    """A call whose child waits for a person: it is made again, and the child continues or says that it still waits."""
+    job.paused, job.counted, job.waits_for = paused, True, ""
+    if job.tool is None:
+        if paused.decisions:
+            leave_unfinished(run, job, f"the tool {job.call.name!r} no longer exists")
+            job.refuse(ResultKind.UNKNOWN_EFFECT, "")
+        return job  # else it keeps waiting, also for its tool
+    if paused.decisions or run.journal is not None:  # with a journal, its own inbox may know more
+        bind(run, job)
+        job.waits_for = None
+    return job
+
+
 def answer_open_calls(run: Run, kind: ResultKind, text: str) -> None:
     """Give every call of the current reply that has none yet this error result; one that had begun is unknown."""
     in_order = not run.turn.results
     for call in run.turn.open_calls():
         job = job_for(run, call)
-        if has_asked(run, call):
+        job.paused = paused_child(run.turn.pending, call.id, {})
+        has_child = job.doubt is None and give_up_child(run, job)
+        if not has_child and has_asked(run, call):
             leave_unfinished(run, job, "the run ended first")
             doubt_inner(run, call)
         job.refuse(kind, text)
@@ -226,7 +256,9 @@ def admitted(run: Run, jobs: list[Job]) -> list[Job]:
                 if tool.counts_toward_limit:
                     run.meter.charge_tool_call()
             if not tool.plain:
-                job.context = ToolContext(Host(run), job.call.id, job.call.name, f"{run.run_id}:{job.call.id}")
+                job.context = ToolContext(
+                    Host(run, job.paused), job.call.id, job.call.name, f"{run.run_id}:{job.call.id}"
+                )
                 if job.continuation is not None:
                     job.context.continuation = job.continuation
                 job.context.calls_made = job.made
@@ -378,10 +410,9 @@ def _finish(run: Run, jobs: list[Job], waiting: Mapping[str, PendingCall]) -> bo
                 if type(job.asks) is NeedsCalls:
                     _begin_program(run, job)
                 else:
-                    still = None if isinstance(job.asks, NeedsInput) else waiting.get(job.call.id)
-                    run.turn.pend((*run.turn.pending, still or pend(run, job)))
+                    run.turn.pend((*run.turn.pending, *pend(run, job, waiting)))
                 continue
-            if job.asks is not None:
+            if not give_up_child(run, job) and job.asks is not None:
                 leave_unfinished(run, job, "the run ended first")
             job.refuse(
                 ResultKind.CANCELLED, run.plan.config.texts.fill("not_executed", reason="the run is being stopped")
@@ -408,15 +439,46 @@ def _begin_program(run: Run, job: Job) -> None:
     run.turn.keep_program(Program(call=call, clock=clock), job.asks.state)
 
 
-def pend(run: Run, job: Job, inside: str = "") -> PendingCall:
-    """A call that waits for a person, as that person is shown it."""
+def pend(run: Run, job: Job, waiting: Mapping[str, PendingCall], inside: str = "") -> tuple[PendingCall, ...]:
+    """What a call waits for, as a person is shown it; `waiting`: what was shown before."""
+    if isinstance(job.asks, NeedsDecisions):
+        return _pend_below(run, job, waiting, inside)
+    if job.paused is not None:
+        return job.paused.pending
+    still = None if isinstance(job.asks, NeedsInput) else waiting.get(job.call.id)
+    return (still or _pend_own(run, job, inside),)
+
+
+def _path(run: Run, inside: str) -> tuple[CallFrame, ...]:
+    return (CallFrame(call_id=inside, tool=run.turn.programs[inside].call.name),) if inside else ()
+
+
+def _pend_below(run: Run, job: Job, waiting: Mapping[str, PendingCall], inside: str) -> tuple[PendingCall, ...]:
+    """The calls that wait in the child of a call. They are listed here, where a person decides about this run."""
+    call_id, agent, child = job.call.id, job.asks.agent, job.asks.child
+    path = (*_path(run, inside), CallFrame(call_id=call_id, tool=job.call.name, agent=agent, run_id=child.run_id))
+    found = []
+    for one in child.pending:
+        call = replace(one.call, id=name_below(call_id, one.call.id))
+        reason = f"{agent}: {one.reason}"
+        if call.id not in waiting:
+            run.emit(ApprovalRequested, call.id, call.name, call.arguments, reason, one.form, one.origins)
+        # Its state stays where it is used.
+        found.append(
+            replace(one, call=call, reason=reason, state="", inside=inside or call_id, path=(*path, *one.path))
+        )
+    return tuple(found)
+
+
+def _pend_own(run: Run, job: Job, inside: str) -> PendingCall:
     bound: Any = job.bound  # what an observer does to its event does not change what a person decides about
     asks = job.asks
     form = None if asks is None else asks.form
     reason, state, origins = job.waits_for or "", "" if asks is None else asks.state, job.suspects
     run.emit(ApprovalRequested, job.call.id, job.call.name, bound.read(), reason, form, origins)
     call = ToolCall(job.call.id, job.call.name, bound.written())
-    return PendingCall(call=call, reason=reason, form=form, state=state, inside=inside, origins=origins)
+    path = _path(run, inside)
+    return PendingCall(call=call, reason=reason, form=form, state=state, inside=inside, origins=origins, path=path)
 
 
 def _after(run: Run, job: Job) -> Awaitable[None] | None:

@@ -52,7 +52,7 @@ def prepare(run: Run, calls: Sequence[ToolCall]) -> list[Job]:
         _cap_turn(run, jobs, cap)
         for job in jobs:
             if job.result is None:
-                _bind(run, job)
+                bind(run, job)
     return jobs
 
 
@@ -82,9 +82,9 @@ async def decided(run: Run, jobs: list[Job], decisions: Mapping[str, Decision]) 
         if decision.kind in ("approve", "repeat") or (decision.kind == "answer" and job.asks is not None):
             job.waits_for = None
             if job.asks is None:
-                _bind(run, job, decision.arguments)
+                bind(run, job, decision.arguments)
             else:
-                _bind(run, job)
+                bind(run, job)
                 job.continuation = Continuation(job.asks.state, decision.arguments or {})
                 leave_unfinished(run, job, "it was not allowed to")
             if job.result is None and run.hooks.before_tool_call:
@@ -209,7 +209,8 @@ def _spent(run: Run, room: int) -> Verdict | None:
     return Verdict(state=AgentState.MAX_STEPS, cause=cause)
 
 
-def _bind(run: Run, job: Job, arguments: Mapping[str, Any] | None = None) -> None:
+def bind(run: Run, job: Job, arguments: Mapping[str, Any] | None = None) -> None:
+    """The arguments as its tool takes them, its own or these; it has its result when they do not fit."""
     try:
         job.bound = job.tool.bind(job.call.stored if arguments is None else arguments)  # type: ignore[union-attr]
     except ArgumentsError as error:
@@ -238,7 +239,7 @@ def judge_call(run: Run, job: Job) -> Awaitable[None] | None:
 async def _judged(run: Run, job: Job, asked: Awaitable[Any]) -> None:
     replaced = await asked
     if replaced is not None and job.result is None:
-        _bind(run, job, dict(replaced))
+        bind(run, job, dict(replaced))
         if job.result is None:
             await _ask_all(run, job, approved=False)
 

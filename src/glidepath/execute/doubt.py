@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from glidepath.execute.job import UNKNOWN, Job
 from glidepath.messages import ToolCall
-from glidepath.outcome import ResultKind
+from glidepath.outcome import PendingCall, ResultKind
 from glidepath.result_kind import Unknown
 from glidepath.run.snapshot import place
-from glidepath.tools import ArgumentsError
+from glidepath.texts import Texts
+from glidepath.tools import ArgumentsError, ToolResult
+from glidepath.tools.asking import NeedsDecisions
 
 if TYPE_CHECKING:
     from glidepath.run import Decision, Run
@@ -83,6 +85,23 @@ def has_asked(run: Run, call: ToolCall) -> bool:
     return asked or call.id in run.turn.programs
 
 
+def give_up_child(run: Run, job: Job) -> bool:
+    """The run does not wait any more: the model is told what the child of this call waits for. False if it has none."""
+    if isinstance(job.asks, NeedsDecisions):
+        text = job.asks.reason
+    elif job.paused is not None:
+        text = told_of_pause(job.paused.pending, run.plan.config.texts)
+    else:
+        return False
+    job.kind, job.result = "paused", ToolResult(text, is_error=True)
+    return True
+
+
+def told_of_pause(pending: Iterable[PendingCall], texts: Texts) -> str:
+    """What a model is told about a child that waits for a person who does not decide."""
+    return texts.fill("paused_child", waiting=", ".join(f"{one.call.name} ({one.reason})" for one in pending))
+
+
 def doubt_inner(run: Run, call: ToolCall) -> None:
     """A program does not continue: of the calls it had begun, list those whose outcome nobody knows."""
     program, resumed = run.turn.programs.get(call.id), run.terms.resumed
@@ -127,7 +146,7 @@ def keep(run: Run, job: Job, count: int = 0, *, last: bool = False) -> None:
         if job.call not in run.work.unknown_effects:
             run.work.doubt((job.call,))
         close_accounts(run, job.call.id)
-    elif job.counted and job.doubt is None and job.started_at is None and job.asks is None:
+    elif job.counted and job.doubt is None and job.started_at is None and job.asks is None and job.paused is None:
         job.uncount(run)
     place(run, job.message(run, count), last=last)
 

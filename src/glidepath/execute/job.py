@@ -18,6 +18,7 @@ from glidepath.run import Stopped, Why
 from glidepath.run.error_log import log_error
 from glidepath.run.inside import LostChild
 from glidepath.run.origins import heard_in
+from glidepath.run.paused_children import PausedChild
 from glidepath.tools import CallsMade, Continuation, NeedsCalls, NeedsInput, Tool, ToolContext, ToolResult
 from glidepath.tools.binding import Bound
 from glidepath.tools.picture_size import small_enough
@@ -91,6 +92,8 @@ class Job(Record, eq=False):
     """What it continues with, once a person has answered."""
     made: CallsMade | None = None
     """What it continues with, once the calls it asked for are made."""
+    paused: PausedChild | None = None
+    """Its child, which waits for a person or continues with what was decided."""
     doubt: str | None = None
     """It had begun when the process died: what the model is told unless it gets its result now."""
     why: Unknown = Unknown.DIED

@@ -14,6 +14,7 @@ from glidepath.tools.text import trim
 if TYPE_CHECKING:
     from glidepath.outcome import RunResult
     from glidepath.run import Run
+    from glidepath.run.paused_children import PausedChild
     from glidepath.spi import Remaining
 
 MOST_REPORTED = 8_000  # characters of one report
@@ -22,11 +23,12 @@ MOST_REPORTED = 8_000  # characters of one report
 class Host:
     """The run, as its tools see it."""
 
-    __slots__ = ("dropped", "run")
+    __slots__ = ("dropped", "paused", "run")
     result = None  # as a place of its children it does not end before the run
 
-    def __init__(self, run: Run) -> None:
+    def __init__(self, run: Run, paused: PausedChild | None = None) -> None:
         self.run = run
+        self.paused = paused  # the child of this call, which continues
         self.dropped = 0  # reports of this call
 
     @property
@@ -88,7 +90,7 @@ class Host:
             raise ToolError("the run is being stopped: nothing can be spawned any more")
 
         def begin(token: CancelToken, name: str) -> Any:
-            return agent.fly_child(prompt, parent=run, limits=limits, cancel=token, place=name)
+            return agent.fly_child(prompt, parent=run, limits=limits, cancel=token, place=name, paused=self.paused)
 
         return await launch(self.place(call_id), begin)  # type: ignore[no-any-return]
 

@@ -12,8 +12,8 @@ from glidepath._wire import Record
 from glidepath.burndown import FIGURES, Use
 from glidepath.ledger import Amount, Meter, Reservation
 from glidepath.messages import ToolResultMessage, Usage
-from glidepath.money import SATURATED
-from glidepath.outcome import Charge, ResultKind, Spend, dollars
+from glidepath.money import SATURATED, pico_of
+from glidepath.outcome import Charge, ResultKind, RunResult, Spend, dollars
 
 if TYPE_CHECKING:
     from glidepath.run.state import Run
@@ -22,6 +22,18 @@ _NOTHING: Final[Any] = MappingProxyType({})
 _NO_AMOUNT: Final = Amount()
 
 NEVER_RAN = frozenset(kind.value for kind in ResultKind if not kind.ran)
+
+
+def used_since(now: Usage, then: Usage) -> Usage:
+    """What was used between two moments."""
+    return Usage(
+        now.input - then.input,
+        now.output - then.output,
+        now.cache_read - then.cache_read,
+        now.cache_write - then.cache_write,
+        now.reasoning - then.reasoning,
+        now.estimated,
+    )
 
 
 class Account(Record, eq=False, gc=False):
@@ -73,9 +85,13 @@ class Account(Record, eq=False, gc=False):
         return account
 
 
-def _charged(accounts: Mapping[str, Account], name: str, usage: Usage, money: int) -> Mapping[str, Account]:
+def _charged(
+    accounts: Mapping[str, Account], name: str, usage: Usage, money: int, calls: int = 1
+) -> Mapping[str, Account]:
     accounts = {**accounts}
-    accounts.setdefault(name, Account()).add(usage, money)
+    account = accounts.setdefault(name, Account())
+    account.add(usage, money)
+    account.calls += calls - 1
     return accounts
 
 
@@ -125,10 +141,13 @@ class Spending(Record, eq=False, kw_only=True, gc=False):
         self.money += money
         self.other_accounts = _charged(self.other_accounts, name, usage, money)
 
-    def charge_child(self, name: str, usage: Usage, money: int) -> None:
-        """Count what a child cost."""
+    def charge_child(self, name: str, usage: Usage, money: int, before: RunResult | None = None) -> None:
+        """Count what a child cost; of one that had paused `before`, only what came since."""
+        if before is not None:
+            usage, money = used_since(usage, before.usage), money - pico_of(before.cost)
         self.money += money
-        self.child_accounts = _charged(self.child_accounts, name, usage, money)
+        calls = 1 if before is None else 0
+        self.child_accounts = _charged(self.child_accounts, name, usage, money, calls)
 
     def switch(self, before: str, now: str) -> None:
         """Another model is in use: each has its own account."""

@@ -181,14 +181,23 @@ class SideWork(Record, eq=False):
 
     def report(self, child: RunResult) -> None:
         """A child has ended, and with it what it leaves behind."""
-        self.children += (child,)
-        self.abandoned += child.abandoned
-        self.unknown_effects += child.unknown_effects
+        before = self.known_child(child.run_id)
+        self.abandoned += child.abandoned if before is None else child.abandoned[len(before.abandoned) :]
+        self.adopt(child)
 
     def adopt(self, child: RunResult) -> None:
         """A child had ended before the process died: what it let go of is gone."""
-        self.children += (child,)
-        self.unknown_effects += child.unknown_effects
+        before = self.known_child(child.run_id)
+        if before is None:
+            self.children += (child,)
+            self.unknown_effects += child.unknown_effects
+        else:  # it had paused, and continued: it is still one child, in its place
+            self.children = tuple([child if one is before else one for one in self.children])
+            self.unknown_effects += child.unknown_effects[len(before.unknown_effects) :]
+
+    def known_child(self, run_id: str) -> RunResult | None:
+        """How this child had ended before; None for one that is new."""
+        return next((child for child in self.children if child.run_id == run_id), None)
 
     def abandon(self, call_id: str, name: str, kind: str, reason: str) -> None:
         """Work that ignored its cancellation is let go; the result lists it."""

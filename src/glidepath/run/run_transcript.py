@@ -7,8 +7,9 @@ from types import MappingProxyType
 from typing import Any, ClassVar, Final
 
 from glidepath._wire import Record
+from glidepath.call_frames import Program
 from glidepath.messages import AssistantMessage, Message, StopReason, ToolCall, ToolResultMessage, UserMessage, visible
-from glidepath.outcome import TRANSITIONS, AgentState, PendingCall, Program
+from glidepath.outcome import TRANSITIONS, AgentState, PendingCall
 from glidepath.run.survey import Survey, characters_of
 from glidepath.run.unseen import hidden, sendable
 from glidepath.spi.models import ModelRequest

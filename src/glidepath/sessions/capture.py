@@ -310,6 +310,8 @@ def _last_reply(run: Run) -> str | None:
 
 def _more_children(old: tuple[RunResult, ...], new: tuple[RunResult, ...]) -> list[Any] | None:
     """A patch for new children. Each has its own journal, so its transcript is left out here."""
+    if any(then.run_id != now.run_id or then.usage != now.usage for then, now in zip(old, new, strict=False)):
+        return ["=", [bare(child) for child in new]]  # one that had paused has continued
     return ["[", 0, [bare(child) for child in new[len(old) :]]] if len(new) > len(old) else None
 
 

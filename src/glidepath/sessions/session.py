@@ -14,6 +14,7 @@ from glidepath.outcome import AgentState, LoopOutcome, RunResult
 from glidepath.plurals import how_many
 from glidepath.quantities import EXACT
 from glidepath.run import Run
+from glidepath.run.account import used_since
 from glidepath.run.survey import LONG, Survey
 from glidepath.sessions.session_ids import is_keepable
 
@@ -153,18 +154,6 @@ class Session:
 
 
 _NOTHING = RunResult(run_id="", session_id="", state=AgentState.IDLE, outcome=LoopOutcome.DONE)
-
-
-def used_since(now: Usage, then: Usage) -> Usage:
-    """What was used between two moments."""
-    return Usage(
-        now.input - then.input,
-        now.output - then.output,
-        now.cache_read - then.cache_read,
-        now.cache_write - then.cache_write,
-        now.reasoning - then.reasoning,
-        now.estimated,
-    )
 
 
 def copied(session: Session) -> Session:

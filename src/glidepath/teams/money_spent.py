@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from glidepath.messages import Usage
 from glidepath.quantities import EXACT
-from glidepath.sessions.session import used_since
+from glidepath.run.account import used_since
 
 if TYPE_CHECKING:
     from glidepath.outcome import RunResult

@@ -299,4 +299,7 @@ def _result(leg: Leg) -> RunResult | None:
 def _pending(leg: Leg) -> set[str]:
     result = _result(leg)
     paused = result is not None and result.outcome is LoopOutcome.PAUSED
-    return {one for item in result.pending for one in (item.call.id, item.inside)} if result and paused else set()
+    if result is None or not paused:
+        return set()
+    begun = {frame.call_id for item in result.pending for frame in item.path}  # a call of a child may wait inside them
+    return begun.union(*[(item.call.id, item.inside) for item in result.pending])

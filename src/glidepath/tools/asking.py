@@ -27,6 +27,18 @@ class NeedsInput(ToolError):  # noqa: N818 - not an error: what the call waits f
         self.state = state
 
 
+class NeedsDecisions(NeedsInput):
+    """Raised by an agent that was made a tool: its run waits for a person, and continues when the call is made again.
+
+    `reason` is what a model is told where nobody can decide. `child` is the `RunResult`, and `agent` its agent's name.
+    """
+
+    def __init__(self, reason: str, child: Any, agent: str) -> None:
+        super().__init__(reason)
+        self.child = child
+        self.agent = agent
+
+
 class Continuation(Value, frozen=True):
     """What a call that asked a person continues with: its own `state` and the person's `answer`."""
 
