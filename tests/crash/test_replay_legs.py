@@ -194,6 +194,33 @@ async def test_children_are_replayed_through_their_deaths(fatal, how):
     assert next(iter(found.children.values())).commits > 5
 
 
+@pytest.mark.parametrize("fatal", [(), (3,)], ids=["lives", "dies"])
+@virtual
+async def test_a_child_that_waits_for_a_person_is_replayed(fatal):
+    @tool(requires_approval=True)
+    async def gate(n: int) -> str:
+        """Ask first."""
+        return f"passed {n}"
+
+    def gated(store, fatal=()):
+        kid = Agent(model=Pilot([one("gate", 1), one("gate", 2)], "kid"), tools=[gate], agent_name="kid", limits=LIMITS)
+        work = [[("delegate", {"task": "a"}), ("put", {"n": 3})], one("put", 9)]
+        helper = kid.as_tool("delegate", "Hand over.")
+        return Agent(model=Pilot(work), tools=[helper, *tools(store, fatal)], limits=LIMITS, store=store)
+
+    store = Frail(MemoryStore())
+    result = await gated(store, fatal).run("go", session="s")
+    await store.revive()
+    if fatal:
+        result = await gated(store).resume("s")
+    for _ in range(2):
+        assert result.outcome is LoopOutcome.PAUSED
+        result = await gated(store).resume("s", decisions={result.pending[0].call.id: approve()})
+    assert result.outcome is LoopOutcome.DONE
+    found = await replay(gated(store), store, "s")
+    assert (found.difference, found.whole, len(found.children)) == ("", True, 1)
+
+
 @virtual
 async def test_children_beside_other_calls_are_replayed():
     turns = [[("delegate", {"task": "a"}), ("put", {"n": 1}), ("delegate", {"task": "b"}), ("put", {"n": 2})]]

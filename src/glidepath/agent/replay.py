@@ -50,6 +50,7 @@ from glidepath.sessions.scribe import Scribe
 from glidepath.spi.direct_observer import unreal
 from glidepath.spi.sessions import Commit, Entry
 from glidepath.tools import ToolResult
+from glidepath.tools.asking import NeedsDecisions
 
 if TYPE_CHECKING:
     from glidepath.agent.agent import Agent
@@ -283,12 +284,26 @@ class _Copyist(Scribe):
             if child.session_id not in self.born:
                 await self.spawned(child.call_id, child.session_id, child.agent)
         told = [await self._known(child) for child in children]
+        if call_id not in leg.results:
+            await self._wait_for_person(children, told)
         await self.checking.reach(due)
         for child, result in zip(children, told, strict=True):
             self._tell(child.agent, result)
         return ToolResult(
             known.content, is_error=known.is_error, details=known.details, narration=known.narration, kind=known.kind
         )
+
+    async def _wait_for_person(self, children: Sequence[Child], told: Sequence[RunResult | None]) -> None:
+        """Raise `NeedsDecisions` if the call waited for a person who had to decide about a call of its child."""
+        for child, result in zip(children, told, strict=True):
+            paused = None if result is None else self.leg.paused.get(result.run_id)
+            if paused is not None:
+                await self.checking.reach(paused[0])
+                taken = self.leg.taken.get(paused[0] + 1)
+                if taken is not None:  # now, not with that commit: it may be the last, and the result has the figures
+                    _take_over(self._run, taken)
+                self._tell(child.agent, paused[1])
+                raise NeedsDecisions("", paused[1], child.agent)
 
     async def _known(self, child: Child) -> RunResult | None:
         """How a child ended, as its journal has it; None when it did not, or that is unknown."""
@@ -298,9 +313,10 @@ class _Copyist(Scribe):
 
     def _tell(self, agent: str, result: RunResult | None) -> None:
         run = self._run
-        if result is not None and all(child.run_id != result.run_id for child in run.work.children):
+        if result is not None:
+            before = run.work.known_child(result.run_id)
             run.work.report(result)
-            run.spend.charge_child(agent, result.usage, pico_of(result.cost))
+            run.spend.charge_child(agent, result.usage, pico_of(result.cost), before)
 
 
 def _take_over(run: Run, fields: Mapping[str, Any]) -> None:
