@@ -363,3 +363,24 @@ async def test_g2_a_team_that_is_stopped_before_it_goes_on_keeps_its_plan_and_wh
     assert (result.status, result.plan) == (TeamStatus.CANCELLED, paused.plan)
     assert [outcome.state for outcome in result.step_outcomes] == [StepState.COMPLETED, StepState.CANCELLED]
     assert result.outcome("a").output == "done by idle"
+
+
+@both
+@stored
+@virtual
+async def test_the_team_names_every_call_with_its_path_down_to_the_agents_of_its_members(coordinator, store):
+    clerk, acted = careful("clerk", call("act_clerk", x=7))
+    models = ScriptedModel((call("clerk", task="act"), *[say("done by boss")] * 5), name="boss")
+    boss = Agent(model=models, tools=[clerk.as_tool("clerk", "The clerk.")], limits=ROOMY, agent_name="boss")
+    busy, done = careful("busy", call("act_busy", x=1))
+    crew = team(boss, busy, store=store())
+    asked = request(step("a", member="boss"), step("b", member="busy"))
+    paused = await crew.run(asked, coordinator=coordinator())
+    assert paused.status is TeamStatus.PAUSED
+    paths = [[(frame.call_id, frame.agent) for frame in one.path] for one in paused.pending]
+    inner = paused.outcome("a").pending[0].inside
+    assert paths == [[("a", "boss"), (inner, "clerk")], [("b", "busy")]]
+    assert [one.call.arguments for one in paused.pending] == [{"x": 7}, {"x": 1}]
+    decisions = {one.call.id: approve() for one in paused.pending}
+    result = await crew.resume(paused, decisions=decisions, coordinator=coordinator())
+    assert (result.status, acted, done, result.pending) == (TeamStatus.COMPLETED, [7], [1], ())

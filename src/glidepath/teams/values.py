@@ -10,12 +10,13 @@ from enum import Enum
 from graphlib import CycleError, TopologicalSorter
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from glidepath._wire import Value, field, frozen, settle_field
+from glidepath._wire import Value, field, frozen, replace, settle_field
 from glidepath.agent import Agent, Limits
 from glidepath.agent.per_run import check_metadata, check_user
 from glidepath.errors import ConfigurationError
 from glidepath.messages import Usage
-from glidepath.outcome import ConfigurationChange, PendingCall, RunResult
+from glidepath.outcome import CallFrame, ConfigurationChange, PendingCall, RunResult
+from glidepath.run.paused_children import name_below
 from glidepath.setting import check_text as check_any_text
 from glidepath.setting import checked_int, checked_seconds
 
@@ -445,6 +446,11 @@ class TeamResult(Value, frozen=True, kw_only=True):
         """The id of the request."""
         return self.request.id
 
+    @property
+    def pending(self) -> tuple[PendingCall, ...]:
+        """What a person must decide, in all steps: each call by the id that `Team.resume` takes, with its path."""
+        return tuple([one for outcome in self.step_outcomes for one in _pending_in(outcome)])
+
     def outcome(self, step_id: str) -> StepOutcome:
         """How a step ended; raises KeyError."""
         for outcome in self.step_outcomes:
@@ -452,3 +458,20 @@ class TeamResult(Value, frozen=True, kw_only=True):
                 return outcome
         known = ", ".join(outcome.step_id for outcome in self.step_outcomes) or "none"
         raise KeyError(f"no outcome for step {step_id!r}; there are outcomes for: {known}")
+
+
+def _pending_in(outcome: StepOutcome) -> list[PendingCall]:
+    """What a step waits for, as the whole team lists it."""
+    step, member = outcome.step_id, outcome.member or ""
+    run_id = "" if outcome.paused is None else outcome.paused.run_id
+    frame = CallFrame(call_id=step, tool="step", agent=member, run_id=run_id)
+    return [
+        replace(
+            one,
+            call=replace(one.call, id=name_below(step, one.call.id)),
+            reason=f"{member}: {one.reason}",
+            inside=step,
+            path=(frame, *one.path),
+        )
+        for one in outcome.pending
+    ]
