@@ -3,6 +3,8 @@
 import asyncio
 import json
 
+import pytest
+
 from glidepath.sessions import MemoryStore, RedactingStore, SqliteStore
 from glidepath.testing import call, calls, say
 
@@ -69,6 +71,26 @@ def test_an_approval_continues_the_run_and_the_journal_says_who(tmp_path):
             assert [one["text"] for one in results if one["role"] == "tool"] == ["paid 2"]
             again = await client.post(f"/api/runs/{run_id}/decide", json=body)
             assert code(again) == (409, "run_ended")
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("make_store", [lambda: None, MemoryStore], ids=["no store", "store"])
+def test_a_call_of_a_child_is_asked_about_once_and_decided_at_its_root(make_store):
+    async def main():
+        clerk = agent(call("pay", amount=3), say("paid"), name="clerk")
+        lead = agent(call("clerk", task="pay"), say("all done"), name="lead", tools=[clerk.as_tool("clerk", "Pays")])
+        async with serving(lead, store=make_store()) as client:
+            run_id = await start(client, name="lead")
+            assert (await events(client, run_id))[-1][2]["result"]["outcome"] == "paused"
+            (waiting,) = (await client.get("/api/approvals")).json()["approvals"]
+            assert (waiting["run_id"], waiting["tool"], waiting["arguments"]) == (run_id, "pay", {"amount": 3})
+            assert waiting["reason"].startswith("clerk: ")
+            answer = await client.post(f"/api/runs/{run_id}/decide", json={"id": waiting["id"], "decision": "approve"})
+            assert answer.status_code == 200
+            assert (await events(client, run_id))[-1][2]["result"]["outcome"] == "done"
+            detail = (await client.get(f"/api/runs/{run_id}")).json()
+            assert (detail["text"], [one["outcome"] for one in detail["children"]]) == ("all done", ["done"])
 
     asyncio.run(main())
 

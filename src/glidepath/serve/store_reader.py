@@ -375,7 +375,9 @@ class StoreReader:
     async def approvals(self, who: Visitor) -> list[PendingItem]:
         """Every call in a visitor's runs that waits for a person."""
         if self.store is None:
-            waiting = [one for feed in self.hub.feeds.values() if not feed.live for one in feed.card.pending()]
+            # A child's calls are its root's, where they are decided.
+            ended = [feed.card for feed in self.hub.feeds.values() if not feed.live and feed.card.parent is None]
+            waiting = [one for card in ended for one in card.pending()]
             return [one for one in waiting if await self.hub.owners.reaches(who, one.session_id, child=True)]
         found: list[PendingItem] = []
         for entry in await self._paused(who):
