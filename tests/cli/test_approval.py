@@ -12,11 +12,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from glidepath import tool
+from glidepath._wire import replace
+from glidepath.cli.approval import sandboxed
 from glidepath.cli.approval_dialog import ApprovalAsked, consult, question
 from glidepath.cli.shown import call_line, revealed
 from glidepath.cli.status import width_of
 from glidepath.messages import ToolCall
-from glidepath.outcome import PendingCall
+from glidepath.outcome import CallFrame, PendingCall
+from glidepath.workspace.toolset import _SANDBOXED
 
 from .shell_user import environment
 from .terminal import READ, Terminal
@@ -56,6 +60,18 @@ def test_the_end_of_a_long_command_is_shown():
 def test_whether_there_is_a_sandbox_is_said():
     assert "(sandboxed: no network, writes only in the workspace)" in text(command="ls", sandboxed=True)
     assert "(no sandbox: it runs as you)" in text(command="ls", sandboxed=False)
+
+
+def test_a_tool_of_an_agent_below_is_not_taken_for_a_sandboxed_one_of_the_same_name():
+    @tool
+    async def shell(command: str) -> str:
+        """Run a command."""
+        return command
+
+    setattr(shell.fn, _SANDBOXED, True)
+    own = asked(command="ls").pending
+    below = replace(own, path=(CallFrame(call_id="c", tool="clerk", agent="clerk", run_id="run_1"),))
+    assert (sandboxed(own, [shell]), sandboxed(below, [shell])) == (True, False)
 
 
 def test_the_reason_of_whoever_asks_is_shown_and_cannot_be_taken_for_an_argument():

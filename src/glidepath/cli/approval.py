@@ -57,10 +57,11 @@ def somebody(world: World) -> bool:
 
 
 def sandboxed(pending: PendingCall, tools: Iterable[Any]) -> bool:
-    """True if the tool is known to run in a sandbox."""
+    """True if the tool is known to run in a sandbox. A tool of an agent below may have the name of one of these."""
+    from glidepath.run.paused_children import waits_in
     from glidepath.workspace import runs_in_sandbox
 
-    return any(tool.name == pending.call.name and runs_in_sandbox(tool) for tool in tools)
+    return not waits_in(pending) and any(tool.name == pending.call.name and runs_in_sandbox(tool) for tool in tools)
 
 
 async def decisions_about(
