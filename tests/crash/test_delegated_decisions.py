@@ -134,7 +134,7 @@ def test_g13_kill_9_between_the_pause_and_the_decision(tmp_path, kind):
     root = Path(__file__).parents[2]
 
     def leg(die, said=""):
-        command = [sys.executable, "-c", LEG.replace("\\\\", "\\"), address, str(ledger), die]
+        command = [sys.executable, "-c", LEG, address, str(ledger), die]
         env = {**os.environ, "PYTHONPATH": str(root)}
         keywords = {"capture_output": True, "text": True, "cwd": root, "env": env, "timeout": 60}
         return subprocess.run(command, input=said, check=False, **keywords)

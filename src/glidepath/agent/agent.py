@@ -19,7 +19,7 @@ from glidepath.agent.run_lifecycle import partial_line
 from glidepath.agent.run_options import ResumeKeywords, RunKeywords, StreamKeywords, taking
 from glidepath.agent.run_starter import RunStarter
 from glidepath.errors import ConfigurationError
-from glidepath.execute.doubt import told_of_pause
+from glidepath.execute.doubt import write_pause
 from glidepath.messages import Message
 from glidepath.outcome import DepsT, LoopOutcome, OutputT, RunResult
 from glidepath.plugins.lineup import Lineup
@@ -212,7 +212,7 @@ class Agent(RunStarter, Generic[OutputT, DepsT]):
             if result.outcome is LoopOutcome.DONE:
                 return result.text
             if result.outcome is LoopOutcome.PAUSED:
-                raise NeedsDecisions(told_of_pause(result.pending, self.config.texts), result, self.config.agent_name)
+                raise NeedsDecisions(write_pause(result.pending, self.config.texts), result, self.config.agent_name)
             return f"[{partial_line(result, self.config.texts)}]\n{result.text}"
 
         DELEGATES[delegate] = self, limits

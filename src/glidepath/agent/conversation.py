@@ -8,14 +8,14 @@ from glidepath._wire import replace
 from glidepath.agent.limits import Limits
 from glidepath.agent.route import priced
 from glidepath.errors import ConfigurationError
-from glidepath.execute.doubt import told_of_pause
+from glidepath.execute.doubt import write_pause
 from glidepath.ledger import Caps, Meter, pico
 from glidepath.messages import AssistantMessage, ToolCall, ToolResultMessage
 from glidepath.outcome import NOT_CARRIED, AgentState, Carried, RunResult, SessionStand
 from glidepath.quantities import share_of
 from glidepath.result_kind import Unknown
 from glidepath.run import restore_meter
-from glidepath.run.paused_children import paused_child
+from glidepath.run.paused_children import find_paused_child
 
 if TYPE_CHECKING:
     from glidepath.agent.config import LoopConfig
@@ -142,9 +142,9 @@ def _give_up_children(home: Session, last: RunResult, texts: Texts) -> None:
     """Answer the calls whose children wait for a person: what those have done is known, and they do not continue."""
     calls = next((one.tool_calls for one in reversed(home.messages) if type(one) is AssistantMessage), ())
     for call in calls:
-        paused = paused_child(last.pending, call.id, {})
+        paused = find_paused_child(last.pending, call.id, {})
         if paused is not None:
-            text = told_of_pause(paused.pending, texts)
+            text = write_pause(paused.pending, texts)
             home.messages.append(ToolResultMessage(call.id, call.name, text, is_error=True, kind="paused"))
 
 

@@ -219,7 +219,7 @@ class RunStarter(Equipped):
         beside, kept = home is None and journal is not None, home is not None and self.config.store is not None
         if not beside and not kept:
             if paused is not None:
-                return await _continued(fly, parent, place, paused)
+                return await _continue_child(fly, parent, place, paused)
             return await fly(home or Session(new_id("session", asyncio.get_running_loop())))
         from glidepath.agent.adopting import adopted
         from glidepath.agent.durable import claimed
@@ -306,7 +306,7 @@ def _check_root(asked: RunRequest, plan: Plan) -> None:
         )
 
 
-async def _continued(
+async def _continue_child(
     fly: Callable[..., Coroutine[Any, Any, RunResult]], parent: Run, place: str, paused: PausedChild
 ) -> RunResult:
     """Continue a child that no store keeps: its parent's result has it, with all it needs."""

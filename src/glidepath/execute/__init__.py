@@ -27,7 +27,7 @@ from glidepath.messages import ToolCall, ToolResultMessage
 from glidepath.outcome import PendingCall, ResultKind
 from glidepath.run import HookFault, Opinion, Place, Stopped, Touchdown, about, interruptible_within, opinion, report
 from glidepath.run.inside import recall
-from glidepath.run.paused_children import PausedChild, name_below, paused_child
+from glidepath.run.paused_children import PausedChild, find_paused_child, name_below
 from glidepath.spi import AfterDecision, GuardVerdict, Step, ToolResultContext
 from glidepath.spi.inside_variable import INSIDE
 from glidepath.tools import NeedsCalls, NeedsInput, ToolContext
@@ -121,9 +121,9 @@ def waiting_job(run: Run, call: ToolCall, pending: PendingCall | None) -> Job:
     if pending is not None:
         call = pending.call
     job = job_for(run, call)
-    paused = paused_child(run.turn.pending, call.id, run.terms.resumed.decisions)  # type: ignore[union-attr]
+    paused = find_paused_child(run.turn.pending, call.id, run.terms.resumed.decisions)  # type: ignore[union-attr]
     if paused is not None:
-        return _revisited(run, job, paused)
+        return _revisit(run, job, paused)
     job.waits_for = "" if pending is None else pending.reason
     if pending is not None and pending.form is not None:
         job.asks, job.counted = pending, True
@@ -132,7 +132,7 @@ def waiting_job(run: Run, call: ToolCall, pending: PendingCall | None) -> Job:
     return job  # without a decision it keeps waiting, also for its tool: a server may only be away
 
 
-def _revisited(run: Run, job: Job, paused: PausedChild) -> Job:
+def _revisit(run: Run, job: Job, paused: PausedChild) -> Job:
     """A call whose child waits for a person: it is made again, and the child continues or says that it still waits."""
     job.paused, job.counted, job.waits_for = paused, True, ""
     if job.tool is None:
@@ -151,7 +151,7 @@ def answer_open_calls(run: Run, kind: ResultKind, text: str) -> None:
     in_order = not run.turn.results
     for call in run.turn.open_calls():
         job = job_for(run, call)
-        job.paused = paused_child(run.turn.pending, call.id, {})
+        job.paused = find_paused_child(run.turn.pending, call.id, {})
         has_child = job.doubt is None and give_up_child(run, job)
         if not has_child and has_asked(run, call):
             leave_unfinished(run, job, "the run ended first")
@@ -449,14 +449,14 @@ def pend(run: Run, job: Job, waiting: Mapping[str, PendingCall], inside: str = "
     return (still or _pend_own(run, job, inside),)
 
 
-def _path(run: Run, inside: str) -> tuple[CallFrame, ...]:
+def _make_path(run: Run, inside: str) -> tuple[CallFrame, ...]:
     return (CallFrame(call_id=inside, tool=run.turn.programs[inside].call.name),) if inside else ()
 
 
 def _pend_below(run: Run, job: Job, waiting: Mapping[str, PendingCall], inside: str) -> tuple[PendingCall, ...]:
     """The calls that wait in the child of a call. They are listed here, where a person decides about this run."""
     call_id, agent, child = job.call.id, job.asks.agent, job.asks.child
-    path = (*_path(run, inside), CallFrame(call_id=call_id, tool=job.call.name, agent=agent, run_id=child.run_id))
+    path = (*_make_path(run, inside), CallFrame(call_id=call_id, tool=job.call.name, agent=agent, run_id=child.run_id))
     found = []
     for one in child.pending:
         call = replace(one.call, id=name_below(call_id, one.call.id))
@@ -477,7 +477,7 @@ def _pend_own(run: Run, job: Job, inside: str) -> PendingCall:
     reason, state, origins = job.waits_for or "", "" if asks is None else asks.state, job.suspects
     run.emit(ApprovalRequested, job.call.id, job.call.name, bound.read(), reason, form, origins)
     call = ToolCall(job.call.id, job.call.name, bound.written())
-    path = _path(run, inside)
+    path = _make_path(run, inside)
     return PendingCall(call=call, reason=reason, form=form, state=state, inside=inside, origins=origins, path=path)
 
 

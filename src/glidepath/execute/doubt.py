@@ -90,14 +90,14 @@ def give_up_child(run: Run, job: Job) -> bool:
     if isinstance(job.asks, NeedsDecisions):
         text = job.asks.reason
     elif job.paused is not None:
-        text = told_of_pause(job.paused.pending, run.plan.config.texts)
+        text = write_pause(job.paused.pending, run.plan.config.texts)
     else:
         return False
     job.kind, job.result = "paused", ToolResult(text, is_error=True)
     return True
 
 
-def told_of_pause(pending: Iterable[PendingCall], texts: Texts) -> str:
+def write_pause(pending: Iterable[PendingCall], texts: Texts) -> str:
     """What a model is told about a child that waits for a person who does not decide."""
     return texts.fill("paused_child", waiting=", ".join(f"{one.call.name} ({one.reason})" for one in pending))
 

@@ -28,7 +28,9 @@ def name_below(call_id: str, inner: str) -> str:
     return f"{call_id}/{inner}"
 
 
-def paused_child(pending: Iterable[PendingCall], call_id: str, decisions: Mapping[str, Decision]) -> PausedChild | None:
+def find_paused_child(
+    pending: Iterable[PendingCall], call_id: str, decisions: Mapping[str, Decision]
+) -> PausedChild | None:
     """The child of this call that waits for a person, if one does."""
     mine = tuple([one for one in pending if waits_in(one) == call_id])
     if not mine:

@@ -449,7 +449,7 @@ class TeamResult(Value, frozen=True, kw_only=True):
     @property
     def pending(self) -> tuple[PendingCall, ...]:
         """What a person must decide, in all steps: each call by the id that `Team.resume` takes, with its path."""
-        return tuple([one for outcome in self.step_outcomes for one in _pending_in(outcome)])
+        return tuple([one for outcome in self.step_outcomes for one in _list_pending(outcome)])
 
     def outcome(self, step_id: str) -> StepOutcome:
         """How a step ended; raises KeyError."""
@@ -460,7 +460,7 @@ class TeamResult(Value, frozen=True, kw_only=True):
         raise KeyError(f"no outcome for step {step_id!r}; there are outcomes for: {known}")
 
 
-def _pending_in(outcome: StepOutcome) -> list[PendingCall]:
+def _list_pending(outcome: StepOutcome) -> list[PendingCall]:
     """What a step waits for, as the whole team lists it."""
     step, member = outcome.step_id, outcome.member or ""
     run_id = "" if outcome.paused is None else outcome.paused.run_id
