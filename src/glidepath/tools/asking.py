@@ -10,6 +10,7 @@ from glidepath.errors import ToolError
 from glidepath.messages import ToolResultMessage
 
 if TYPE_CHECKING:
+    from glidepath.outcome import RunResult
     from glidepath.tools.definition import Tool
 
 
@@ -33,7 +34,7 @@ class NeedsDecisions(NeedsInput):
     `reason` is what a model is told where nobody can decide. `child` is the `RunResult`, and `agent` its agent's name.
     """
 
-    def __init__(self, reason: str, child: Any, agent: str) -> None:
+    def __init__(self, reason: str, child: RunResult[Any], agent: str) -> None:
         super().__init__(reason)
         self.child = child
         self.agent = agent
