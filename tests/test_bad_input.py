@@ -142,6 +142,8 @@ AGENT = each(
     ("hook_timeout", [*SECONDS, None]),
     ("constraint_timeout", [*SECONDS, None]),
     ("kill_switch_grace", [*SECONDS, None]),
+    ("start_timeout", SECONDS),
+    ("debug", FLAGS),
     ("thinking_tags", FLAGS),
 )
 
