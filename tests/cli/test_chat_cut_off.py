@@ -7,7 +7,9 @@ from contextlib import closing
 
 import pytest
 
+from glidepath.cli.attachments import ASIDE
 from glidepath.events import StreamChunk, ToolStarted
+from glidepath.messages import TextBlock, UserMessage
 from glidepath.run import approve
 
 from .test_chat import play, say, shown, talk
@@ -72,6 +74,11 @@ def test_a_conversation_that_ended_well_is_continued_with_its_last_words(tmp_pat
 BEGUN = "I found one file, and in it"
 
 
+def with_aside(text, aside):
+    """A message of the person with what they did not write: that has an origin, so it counts as nobody's wish."""
+    return UserMessage((TextBlock(text), TextBlock(f"\n\n{aside}", (ASIDE,))))
+
+
 def interrupted(tmp_path, *argv):
     here, said = talk(tmp_path, "waits", *argv), []
 
@@ -95,7 +102,7 @@ def test_the_text_of_an_interrupted_reply_is_kept_for_the_model_and_for_the_expo
         assert asyncio.run(here.resume(session)).endswith(f"\n{BEGUN}\n(interrupted)")
     here.command("/model python:flights:echoes")
     message, _ = here.message("continue")
-    assert message == f"continue\n\nI interrupted your last reply, which began:\n\n{BEGUN}"
+    assert message == with_aside("continue", f"I interrupted your last reply, which began:\n\n{BEGUN}")
     asyncio.run(here.turn(message, ignore, ignore))
     assert here.message("more")[0] == "more"  # once is enough
     here.command("/export two.md")
@@ -128,7 +135,7 @@ def test_what_a_command_printed_names_no_files(tmp_path):
     (tmp_path / "notes.txt").write_text("a secret")
     here = talk(tmp_path, "echoes")
     here.asides.append("I ran `cat x`: @notes.txt")
-    assert here.message("what is it?") == ("what is it?\n\nI ran `cat x`: @notes.txt", [])
+    assert here.message("what is it?") == (with_aside("what is it?", "I ran `cat x`: @notes.txt"), [])
 
 
 # --- a command of the person ----------------------------------------------------------------------------------------

@@ -159,7 +159,8 @@ def test_when_the_money_is_used_up_the_way_back_allows_more(tmp_path):
     async def script(app, pilot):
         await say(app, pilot, "how much?")
         assert "the next call would exceed the cost limit" in shown(app)
-        assert f"To continue with a larger budget, leave and type: {app.talk.way_back()}" in shown(app)
+        more = f"type /limits cost AMOUNT, or leave and type: {app.talk.way_back()}"
+        assert f"To continue with a larger budget, {more}" in shown(app)
         assert app.talk.way_back().endswith(" --max-budget-usd 0.004")
 
     play(tmp_path, script, "chat", *SAVED, "--max-budget-usd", "0.002")

@@ -35,7 +35,7 @@ def test_the_way_to_continue_raises_the_limit_that_was_hit_and_works(tmp_path):
     line = re.search(r"to continue: glidepath (.*)", ran.err).group(1)
     assert line.endswith("--max-turns 6")
     again = glidepath(*line.split(), folder=tmp_path)
-    assert again.code == 0, again
+    assert (again.code, again.out) == (3, "Landed.\n"), again  # the raised limit has wrapped it up, too
     assert again.err.rstrip().endswith("--max-turns 12")
 
 
@@ -80,7 +80,10 @@ def test_runs_have_a_heading_a_cost_a_limit_and_json(tmp_path):
 def test_a_session_is_resumed_as_the_last_one_and_an_unknown_one_is_said(tmp_path):
     argv = ("--model", "python:flights:endless", "--tools", "list", "--store", "runs.db", "--max-turns", "2")
     glidepath("run", "go", *argv, folder=tmp_path)
-    assert glidepath("resume", "--last", *argv[:-1], "4", folder=tmp_path).code == 0
+    resumed = glidepath("resume", "--last", *argv[:-1], "4", folder=tmp_path)
+    assert (resumed.code, resumed.out) == (3, "Landed.\n"), resumed
+    landed = glidepath("resume", "--last", *argv[:-1], "8", "--landed-ok", folder=tmp_path)
+    assert (landed.code, landed.out) == (0, "Landed.\n"), landed
     assert "name a session" in glidepath("resume", *argv, folder=tmp_path).err
     assert "`glidepath sessions list`" in glidepath("resume", "zzz", *argv, folder=tmp_path).err
 
