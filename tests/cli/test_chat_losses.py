@@ -4,13 +4,17 @@ import asyncio
 import sys
 from io import StringIO
 
+import pytest
 from rich.console import Console
 from textual.events import Key
 from textual.message import Message
 
+from glidepath._wire import replace
 from glidepath.cli.attachments import named_pictures
+from glidepath.cli.chat.chat_limits import limit_used_up
 from glidepath.cli.chat.past import answer_entries
 from glidepath.cli.chat.reply import ChatReply
+from glidepath.cli.chat.slash import how_it_ended
 from glidepath.cli.chat_cards import card_of
 from glidepath.cli.file_changes import Changes, difference
 from glidepath.cli.instructions import own_commands
@@ -18,9 +22,10 @@ from glidepath.cli.parser import make_parser
 from glidepath.cli.person import how_it_went, last_lines, run_as_person
 from glidepath.cli.status import printable
 from glidepath.cli.world import World
+from glidepath.constraints import MaxIterationConstraint, TimeoutConstraint
 from glidepath.events import StreamChunk
 from glidepath.messages import ImageBlock, TextBlock
-from glidepath.outcome import LoopOutcome
+from glidepath.outcome import LoopOutcome, StopCause
 from glidepath.workspace import Workspace, workspace_tools
 
 from .test_chat import play, say, shown, talk, users
@@ -166,11 +171,41 @@ def test_when_the_money_is_used_up_the_way_back_allows_more(tmp_path):
     play(tmp_path, script, "chat", *SAVED, "--max-budget-usd", "0.002")
 
 
-def test_a_limit_of_one_message_is_not_raised_for_the_next(tmp_path):
-    here = talk(tmp_path, "endless", *SAVED, "--max-turns", "2")
-    asyncio.run(here.turn("go", ignore, ignore))
-    assert here.last.outcome is LoopOutcome.WRAPPED_UP
-    assert here.way_back().endswith(" --max-turns 2")
+@pytest.mark.parametrize(
+    ("name", "flag", "given", "more"),
+    [("turns", "--max-turns", "2", "4"), ("tokens", "--max-tokens", "6000", "12000")],
+)
+def test_a_limit_of_the_conversation_that_is_used_up_is_raised_on_the_way_back(tmp_path, name, flag, given, more):
+    here = talk(tmp_path, "endless", *SAVED, flag, given)
+    result = asyncio.run(here.turn("go", ignore, ignore))
+    assert result.outcome is LoopOutcome.WRAPPED_UP
+    assert here.way_back().endswith(f" {flag} {more}")
+    on = f"type /limits {name} AMOUNT, or leave and type: {here.way_back()}"
+    assert how_it_ended(result, here).endswith(f"\nTo continue with a higher limit, {on}")
+    session, back = here.session.id, talk(tmp_path, "echoes", *SAVED, flag, more)
+    asyncio.run(back.resume(session))
+    assert asyncio.run(back.turn("and now?", ignore, ignore)).text == "You said: and now?"
+
+
+def ended_for(kind, result):
+    """The result as if this limit had ended it."""
+    cause = StopCause(source=kind.__name__, action="land", reason="it is used up")
+    return replace(result, outcome=LoopOutcome.WRAPPED_UP, cause=cause)
+
+
+def test_working_time_counts_from_the_opening_so_the_way_back_has_the_same(tmp_path):
+    here = talk(tmp_path, "echoes", *SAVED, "--timeout", "60")
+    result = here.session.last = ended_for(TimeoutConstraint, asyncio.run(here.turn("go", ignore, ignore)))
+    assert limit_used_up(here, result) == "time"
+    assert here.way_back().endswith(" --timeout 60")
+    assert "type /limits time AMOUNT" in how_it_ended(result, here)
+
+
+def test_a_default_is_for_each_message_and_is_not_raised_for_the_next(tmp_path):
+    here = talk(tmp_path, "echoes", *SAVED)
+    result = here.session.last = ended_for(MaxIterationConstraint, asyncio.run(here.turn("go", ignore, ignore)))
+    assert "--max-turns" not in here.way_back()
+    assert "/limits" not in how_it_ended(result, here)
 
 
 # --- what is sent with a message ------------------------------------------------------------------------------------

@@ -17,6 +17,7 @@ from glidepath.quantities import time_written
 
 if TYPE_CHECKING:
     from glidepath.cli.chat.talk import Talk
+    from glidepath.outcome import RunResult
 
 FIELDS = {
     "turns": "max_iterations",
@@ -51,6 +52,20 @@ def message_limits(talk: Talk) -> Limits | None:
                 f"Not sent: this conversation has used its {_noun(name)} ({whole}). /limits {name} {twice} raises it."
             )
     return replace(talk.agent.config.limits, **left) if left else None
+
+
+def limit_used_up(talk: Talk, result: RunResult | None) -> str:
+    """The conversation's limit that this turn ended for; empty for another end, and for a limit of each message."""
+    from glidepath.cli.commands.run_command import limit_that_was_hit
+
+    hit = limit_that_was_hit(result)
+    return next((name for name, field in FIELDS.items() if hit == f"limits.{field}" and _is_given(talk, name)), "")
+
+
+def key_to_raise(talk: Talk, result: RunResult | None) -> str:
+    """The setting that must be higher when this conversation is opened again; empty if none must be."""
+    name = limit_used_up(talk, result)
+    return f"limits.{FIELDS[name]}" if name and name != "time" else ""  # working time counts from the opening
 
 
 def limits_command(talk: Talk, text: str) -> str:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from glidepath._wire import encode
 from glidepath.cli.attachments import INTERRUPTED, typed
-from glidepath.cli.chat.chat_limits import limits_command
+from glidepath.cli.chat.chat_limits import limit_used_up, limits_command
 from glidepath.cli.file_changes import difference
 from glidepath.cli.screens import ending
 from glidepath.cli.session_names import session_named
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from glidepath.sessions.fold import Folded
 
 _BAR, _CALL = 30, 300
-_MONEY = "limits.max_cost"
 _UNKNOWN = "Its outcome is unknown, because it had begun"
 
 
@@ -185,21 +184,18 @@ def _longest_fence(text: str) -> int:
     return longest
 
 
-def out_of_money(last: RunResult | None) -> str:
-    """The setting that limits the money of the conversation, if that is what its last turn ended for; else nothing."""
-    from glidepath.cli.commands.run_command import limit_that_was_hit
-
-    return _MONEY if limit_that_was_hit(last) == _MONEY else ""
-
-
 def how_it_ended(result: RunResult, talk: Talk) -> str:
-    """How a turn ended, in a few words, and what to do when the money is used up; empty if it is done."""
+    """How a turn ended, in a few words, and what to do when a limit of the conversation is used up; empty if done."""
     if result.outcome is not LoopOutcome.PAUSED:
-        more = "type /limits cost AMOUNT" + (f", or leave and type: {talk.way_back()}" if talk.kept else "")
         words = ending(result)
         if result.outcome is LoopOutcome.CANCELLED and result.cause is not None:
             words = f"interrupted ({result.cause.reason})"
-        return words + (f"\nTo continue with a larger budget, {more}" if out_of_money(result) else "")
+        limit = limit_used_up(talk, result)
+        if not limit:
+            return words
+        back = f", or leave and type: {talk.way_back()}" if talk.kept else ""
+        more = "a larger budget" if limit == "cost" else "a higher limit"
+        return f"{words}\nTo continue with {more}, type /limits {limit} AMOUNT{back}"
     calls = "; ".join(call_line(one.call.name, one.call.arguments, _CALL) for one in result.pending)
     return f"interrupted, before this ran: {calls}" if calls else "interrupted"
 

@@ -11,8 +11,8 @@ from textwrap import fill
 from glidepath.agent import Agent
 from glidepath.cli.agent_maker import make_agent, workspace_folder
 from glidepath.cli.attachments import files_to_name, with_files
-from glidepath.cli.chat.chat_limits import conversation_limits, message_limits
-from glidepath.cli.chat.slash import SLASHES, next_message, out_of_money, sent_along, where_it_stands
+from glidepath.cli.chat.chat_limits import conversation_limits, key_to_raise, message_limits
+from glidepath.cli.chat.slash import SLASHES, next_message, sent_along, where_it_stands
 from glidepath.cli.chat_cards import chat_list, keep_card
 from glidepath.cli.file_changes import Changes
 from glidepath.cli.instructions import own_commands
@@ -325,7 +325,7 @@ class Talk:
 
         sign = "=" if name.startswith("-") else " "
         which = f"--resume{sign}{shlex.quote(name or short(self.session.id))}"
-        most = out_of_money(self.session.last)  # with the same limit, no message would be answered
+        most = key_to_raise(self, self.session.last)  # with the same limit, no message would be answered
         flags = [*said_flags(self.settings, but=most), *raised(self.settings, most, self.session.last)]
         return " ".join(["glidepath chat", which, *flags])
 
