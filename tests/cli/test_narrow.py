@@ -1,13 +1,18 @@
 """What a configuration file may do when nobody named it and nobody trusts its folder, setting by setting."""
 
+import json
+from argparse import Namespace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from glidepath.cli.layers import gather
 from glidepath.cli.narrow import beyond, wish
 from glidepath.cli.settings import SETTINGS
 from glidepath.cli.shown import folded, quoted, revealed
 from glidepath.cli.status import width_of
+from glidepath.cli.world import World
 from glidepath.setting import FREE, HIGHER, INSIDE, LOWER, LOWER_NOT_ZERO, TRUST, Setting
 
 from .shell_user import HERE
@@ -138,10 +143,41 @@ def test_a_found_file_may_narrow(tmp_path, key, value):
         ("model_id", "other"),
         ("hook_timeout", 0.001),
         ("max_output_tokens", 100_000),
+        ("secret_files", ()),
+        ("secret_files", ("no-such-file",)),
+        ("debug", True),
+        ("start_timeout", 0.001),
     ],
 )
 def test_whatever_does_more_than_narrow_needs_trust(tmp_path, key, value):
     assert beyond({key: value}, tmp_path) == [key]
+
+
+# A value that a file can hold, by the kind of a setting.
+WRITTEN = {
+    "text": "python:evil:thing",
+    "names": ["evil"],
+    "table": {"servers": {}},
+    "prices": {"gpt-5": ["0", "0"]},
+    "bool": True,
+    "int": 1,
+    "count": 1,
+    "number": 1,
+    "seconds": 1,
+    "recovery": {"max_attempts": 3},
+}
+NEED_TRUST = [setting for setting in SETTINGS if setting.key not in ALLOWED and setting.in_file]
+
+
+@pytest.mark.parametrize("setting", NEED_TRUST, ids=lambda setting: setting.key)
+def test_every_other_key_is_void_in_a_file_that_merely_lies_in_the_folder(tmp_path, setting):
+    written = setting.choices[-1] if setting.choices else WRITTEN[setting.kind.rstrip("?")]
+    section, _, name = setting.key.rpartition(".")
+    content = {section: {name: written}} if section else {name: written}
+    (tmp_path / "glidepath.json").write_text(json.dumps(content))
+    known = gather(Namespace(), World(environ={}, folder=tmp_path), ask=False)
+    assert list(known.ignored) == [setting.key]
+    assert (known.get(setting.key), known.said(setting.key)) == (setting.default, False)
 
 
 def test_a_link_in_the_folder_does_not_make_a_workspace_outside_look_inside(tmp_path):
@@ -175,6 +211,7 @@ def test_the_question_shows_every_value_in_full_and_nothing_can_steer_the_termin
         ),
         ("system_prompt", "python:a:b", "the model gets these instructions first", '"python:a:b"'),
         ("prices", {"gpt-5": ("0", "0")}, "your money is counted with these prices", '{"gpt-5": ["0", "0"]}'),
+        ("debug", True, "what errors say, which may hold your words, is written to the log", "true"),
         ("unbounded", True, "a run without any limit is allowed", "true"),
         ("reasoning", "high", "how hard the model should think; passed to the model", '"high"'),
         ("limits.max_iterations", None, "model turns; without the file: 50", "off"),

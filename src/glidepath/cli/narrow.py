@@ -31,6 +31,7 @@ _WISHES = {
     "replace_defaults": "the built-in constraints, which hold the limits, are dropped",
     "plugins": "these plugins are loaded",
     "store": "the record of your runs is kept here",
+    "debug": "what errors say, which may hold your words, is written to the log",
     "telemetry.otel": "figures about your runs go to the collector that the environment names",
     "telemetry.content": "everything you and the model say also goes there",
 }
