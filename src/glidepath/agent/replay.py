@@ -49,8 +49,8 @@ from glidepath.sessions.memory import MemoryStore
 from glidepath.sessions.scribe import Scribe
 from glidepath.spi.direct_observer import unreal
 from glidepath.spi.sessions import Commit, Entry
-from glidepath.tools import ToolResult
 from glidepath.tools.asking import NeedsDecisions
+from glidepath.tools.results import RecordedResult, ToolResult
 
 if TYPE_CHECKING:
     from glidepath.agent.agent import Agent
@@ -289,8 +289,13 @@ class _Copyist(Scribe):
         await self.checking.reach(due)
         for child, result in zip(children, told, strict=True):
             self._tell(child.agent, result)
-        return ToolResult(
-            known.content, is_error=known.is_error, details=known.details, narration=known.narration, kind=known.kind
+        return RecordedResult(
+            known.content,
+            is_error=known.is_error,
+            details=known.details,
+            narration=known.narration,
+            kind=known.kind,
+            raised_at=known.raised_at,
         )
 
     async def _wait_for_person(self, children: Sequence[Child], told: Sequence[RunResult | None]) -> None:

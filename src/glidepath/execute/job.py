@@ -22,7 +22,7 @@ from glidepath.run.paused_children import PausedChild
 from glidepath.tools import CallsMade, Continuation, NeedsCalls, NeedsInput, Tool, ToolContext, ToolResult
 from glidepath.tools.binding import Bound
 from glidepath.tools.picture_size import small_enough
-from glidepath.tools.results import as_result, trim_result
+from glidepath.tools.results import RecordedResult, as_result, trim_result
 
 if TYPE_CHECKING:
     from glidepath.run import Run
@@ -145,6 +145,8 @@ class Job(Record, eq=False):
             self.kind, self.result = ResultKind.NOT_SHOWN.value, ToolResult(NOT_SHOWN, is_error=True)
             return
         self.kind = result.kind or ("error" if result.is_error else None)
+        if isinstance(result, RecordedResult):
+            self.raised_at = result.raised_at
         self.result = result
 
     def raised(self, error: BaseException) -> None:

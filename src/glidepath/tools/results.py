@@ -36,6 +36,12 @@ class ToolResult(Value, frozen=True):
     kind: str | None = None
 
 
+class RecordedResult(ToolResult, frozen=True):
+    """A result from a journal: where its tool raised then. A replay has no error to read that from."""
+
+    raised_at: str | None = None
+
+
 def as_result(value: object) -> ToolResult:
     """The result for any value a tool returned: as JSON, else as text with a marker.
 
