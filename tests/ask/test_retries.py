@@ -46,7 +46,6 @@ RETRYABLE = [
     empty(),
     raw(TextDelta("so"), StreamEnd("error")),
     raw(TextDelta("so"), StreamEnd("aborted")),
-    raw(TextDelta(None)),
 ]
 
 
@@ -81,6 +80,15 @@ async def test_what_cannot_pass_is_never_tried_again(error):
     assert (result.text, result.partial, result.iterations) == ("begun", True, 0)
     assert result.stop_reason is (StopReason.REFUSAL if isinstance(error, RefusedError) else StopReason.ERROR)
     assert recorder.of(RetryScheduled) == []
+
+
+@pytest.mark.parametrize("end", [(), (StreamEnd("end_turn"),)], ids=["no end", "an end"])
+@virtual
+async def test_a_delta_that_is_no_text_is_a_mistake_of_the_model_object_and_never_tried_again(end):
+    result, recorder, model = await run([raw(TextDelta("so"), TextDelta(None), *end)])
+    assert (model.calls, recorder.of(RetryScheduled)) == (1, [])
+    assert (result.state, result.outcome, result.text) == (AgentState.ERROR, LoopOutcome.FAILED, "so")
+    assert result.cause.reason == "ModelError: the model streamed a delta with a NoneType instead of text"
 
 
 @virtual

@@ -323,6 +323,7 @@ async def pump(run: Run, model: Model, request: ModelRequest, attempt: Attempt, 
     # Size is counted in characters until `_weigh` has looked. A character has four bytes at most, and a delta counts
     # for four at least: four times this is never too low.
     size, over = 0, False
+    delta: Any = None
     check_at = min(booking.size // WIDEST, BREATH)
     try:
         async for delta in stream:
@@ -347,9 +348,11 @@ async def pump(run: Run, model: Model, request: ModelRequest, attempt: Attempt, 
                 size, check_at = await _weigh(run, attempt, booking)
                 if attempt.cut or attempt.dead or attempt.capped:
                     break
-    except BaseException:  # what came before it is charged, and may be the best text there is
+    except BaseException as error:  # what came before it is charged, and may be the best text there is
         _say(run.voice, attempt, last=True)
         attempt.gather()
+        if isinstance(error, TypeError) and delta.__class__ is text_delta:
+            _bytes(delta.text)  # raises when it is not text: the model did not raise, we did
         raise
     voice = run.voice
     if voice.chunks and not attempt.dead:  # as `_say` does it

@@ -251,6 +251,9 @@ def _tokens(chars: int) -> int:
 
 
 def _length(delta: Delta) -> int:
+    parts: tuple[object, ...] = ()
     if isinstance(delta, TextDelta | ThinkingDelta | ReasoningDelta):
-        return len(delta.text)
-    return len(delta.name) + len(delta.arguments) if isinstance(delta, ToolCallDelta) else 0
+        parts = (delta.text,)
+    elif isinstance(delta, ToolCallDelta):
+        parts = (delta.name, delta.arguments)
+    return sum([len(part) for part in parts if isinstance(part, str)])  # a raw delta may hold anything
