@@ -16,6 +16,7 @@ from glidepath import (
     Plugin,
     ResourceConstraint,
     ResourceValidation,
+    Usage,
     tool,
 )
 from glidepath.sim import Report, crash, encode_report, fly, simulate
@@ -189,11 +190,14 @@ def test_where_no_tool_may_run_nobody_is_said_to_have_gone_on_after_a_cancel(ans
     assert codes(simulate(agent(plugins=[Never()]), only=only)) == set()
 
 
-def test_limits_that_were_dropped_on_purpose_are_not_a_defect():
-    class Loose(ResourceConstraint):
-        async def validate(self, context):
-            return ResourceValidation.ok()
+class Loose(ResourceConstraint):
+    """Stops nothing."""
 
+    async def validate(self, context):
+        return ResourceValidation.ok()
+
+
+def test_limits_that_were_dropped_on_purpose_are_not_a_defect():
     config = agent(constraints=[Loose()], replace_defaults=True)
     report = simulate(config, only=["reads_forever"])
     assert "over_turns" in codes(report)
@@ -286,10 +290,44 @@ def test_a_tool_that_needs_a_person_is_approved_and_goes_on():
 
 def test_ground_truth_is_counted_whatever_the_model_reports():
     by_name = {kind.name: kind for kind in SPECIMENS}
-    for name in ("zero_usage", "half_usage", "negative_usage", "absurd_usage"):
+    for name in ("zero_usage", "half_usage", "negative_usage"):
         flight = fly(agent().config, by_name[name], 0)
         assert flight.contained, flight
         assert 10_000 < flight.tokens <= 55_000
+
+
+class OverbilledAnswer(Specimen):
+    """Answers at once, and bills a trillion tokens for it."""
+
+    name, family, succeeds = "overbilled_answer", "mine", True
+
+    def reply(self, moment):
+        return say(ANSWER, usage=Usage(10**12, 10**12))
+
+
+@pytest.mark.parametrize("limits", [BOUNDED, BOUNDED | {"max_cost": "1"}], ids=["tokens", "money"])
+def test_a_bill_that_nobody_could_foresee_ends_the_flight_and_is_no_hole_but_said(limits):
+    """It is charged (it may be the bill), and nothing can be paid after it: not even a landing call."""
+    model = ScriptedModel(price=(1, 1))
+    report = simulate(agent(model=model, limits=limits), only=["absurd_usage"])
+    (flight,) = report.flights
+    assert (flight.contained, flight.calls, flight.outcome, flight.answer) == (True, 1, "CUT_OFF", "partial")
+    assert (flight.overshoot, flight.cost) == (0.0, Decimal(2_000_000))
+    assert (report.ok, codes(report)) == (True, {"overbilled"})
+
+
+def test_a_paid_answer_is_kept_however_high_its_bill_is():
+    flight = fly(agent().config, OverbilledAnswer, 0)
+    assert (flight.answer, flight.problems, flight.calls) == ("model", (), 1)
+
+
+def test_whoever_calls_on_after_such_a_bill_is_found_out():
+    """Only the last bill is forgiven: here nothing holds the limits, and every call bills as much."""
+    limits = BOUNDED | {"max_cost": "1"}
+    settings = {"constraints": [Loose()], "replace_defaults": True, "limits": limits}
+    (flight,) = simulate(agent(**settings), only=["absurd_usage"]).flights
+    assert flight.calls > 1
+    assert (flight.contained, {"over_tokens", "over_cost"} <= set(flight.problems)) == (False, True)
 
 
 def test_a_specimen_of_ones_own_can_be_flown():

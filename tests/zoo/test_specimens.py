@@ -32,6 +32,7 @@ from glidepath.testing import (
     virtual,
 )
 
+ABSURD = Usage(input=10**15, output=10**15)
 LIMITS = {"max_iterations": 10, "max_tokens": 10_000, "max_cost": "0.10", "timeout": 12, "max_tool_calls": 20}
 ANSWER = "ANSWER: partial report from what was found so far."
 effects = []
@@ -238,7 +239,8 @@ SPECIMENS = {
     "half of the usage": (burning(lambda n: Usage(input=100 * n)), ANSWER),
     "usage that halves the truth": (burning(lambda n: Usage(input=1_000 * n, output=1_000)), ANSWER),
     "missing usage": (burning(lambda n: "missing"), ANSWER),
-    "absurd usage": (burning(lambda n: Usage(input=10**15, output=10**15)), ANSWER),
+    "absurd usage": (burning(lambda n: ABSURD), "fact-"),
+    "an answer at an absurd price": (script(say(ANSWER, usage=ABSURD)), ANSWER),
     "usage as text": (burning(lambda n: Usage(input="many", output="some")), ANSWER),
     "two effects in parallel": (script(calls(call("effect", n=1), call("effect", n=2)), say(ANSWER)), ANSWER),
     "the same call id twice": (
@@ -276,10 +278,13 @@ async def test_it_is_contained(name):
     assert result.iterations <= 10
     attempts = 4 * (result.iterations + 1)
     assert model.calls <= min(attempts, 15)
+    assert result.tool_calls <= 20
+    if "absurd" in name:  # it may be the bill: it is charged, nobody could foresee it, and no call comes after it
+        assert (model.calls, result.usage) == (1, ABSURD)
+        return
     slack = 1 if "halves" not in name else 2  # a plausible lie is believed
     assert result.usage.total <= 10_000 * slack
     assert (result.cost or 0) <= Decimal("0.10") * slack
-    assert result.tool_calls <= 20
 
 
 @every

@@ -47,6 +47,11 @@ _ADVICE: Mapping[str, str] = {
         "Its calls were longer than one reply may be: they were cut, asked for again, and the run ended, as it should. "
         "If your tools take arguments of that length, raise max_output_tokens or set max_output_tokens_recovery."
     ),
+    "overbilled": (
+        "The provider billed one call far beyond what the call can explain. It was charged, the run ended with what it "
+        "had, and no call was made after it: nothing was left to ask for an answer. No setting prevents that bill; see "
+        "BudgetSettled.implausible."
+    ),
     "unnoticed_loop": (
         "The model went in circles until a limit ended it. Turn the guards on: guardrails.max_repeated_tool_steps=3 "
         "and guardrails.max_error_streak=5."
@@ -74,7 +79,15 @@ _ADVICE: Mapping[str, str] = {
     ),
 }
 _WARNINGS = frozenset(
-    {"calls_cut", "unmarked_tools", "honest_work_stopped", "gate_never_denied", "cost_unknown", "no_text"}
+    {
+        "calls_cut",
+        "overbilled",
+        "unmarked_tools",
+        "honest_work_stopped",
+        "gate_never_denied",
+        "cost_unknown",
+        "no_text",
+    }
 )
 _DROPPED = (
     "replace_defaults=True has dropped the constraints that hold the limits, so that their numbers bound nothing. "

@@ -45,7 +45,7 @@ class Flight(Value, frozen=True, kw_only=True):
     answer: str = "none"
     """"model": a complete answer of the model; "partial": a part of one; "summary": written by the runtime."""
     overshoot: float = 0.0
-    """By how much the worst limit was exceeded, as a share of it."""
+    """By how much the worst limit was exceeded, as a share of it; without a bill that nobody could foresee."""
     calls: int = 0
     tool_calls: int = 0
     tokens: int = 0
@@ -71,6 +71,8 @@ class Trail:
         self.ended = 0
         self.gated = self.noticed = False
         self.burn: list[tuple[int, int, float, int, float]] = []
+        self.unforeseen: BudgetSettled | None = None
+        """The last call, when its provider billed far more than the call can explain."""
         self._turns = self._tools = 0
         self._began: float | None = None
 
@@ -101,6 +103,7 @@ class Trail:
     def _burnt(self, event: BudgetSettled) -> None:
         _, tokens, money, _, _ = self.burn[-1] if self.burn else (0, 0, 0.0, 0, 0.0)
         paid = float(event.cost or 0)
+        self.unforeseen = event if event.implausible else None
         seconds = round(event.time - (self._began or 0.0), 3)
         self.burn.append((self._turns, tokens + event.usage.total, money + paid, self._tools, seconds))
         if len(self.burn) > BURN_POINTS:
@@ -214,7 +217,7 @@ def _judged(
     config: LoopConfig, world: SimWorld, trail: Trail, seconds: float, *, raised: str, left: list[str], seed: int
 ) -> Flight:
     specimen, result = world.specimen, trail.result
-    over = _overshoot(config, world, result, seconds)
+    over = _overshoot(config, world, trail, seconds)
     problems = [f"over_{name}" for name in over]
     if world.runaway:
         problems.append(f"runaway_{world.runaway}")
@@ -251,30 +254,48 @@ def _judged(
     )
 
 
-def _overshoot(config: LoopConfig, world: SimWorld, result: RunResult | None, seconds: float) -> dict[str, float]:
-    """The limits that were really exceeded, and by what share. A tenth of one call is allowed."""
-    limits = config.limits
+def _overshoot(config: LoopConfig, world: SimWorld, trail: Trail, seconds: float) -> dict[str, float]:
+    """The limits that were really exceeded, and by what share.
+
+    A tenth of one call is allowed, and the bill of the last one where nobody could foresee it: with what was spent
+    before it the limit was kept, and no call was made after it.
+    """
+    limits, result, bill = config.limits, trail.result, trail.unforeseen
     over = {}
 
     def compare(name: str, used: float, limit: float | Decimal | str | None, slack: float = 0.0) -> None:
         if limit is not None and used > float(limit) + slack:
             over[name] = used / float(limit) - 1
 
-    compare("tokens", world.tokens, limits.max_tokens, world.largest / 10)
+    tokens = world.tokens
+    if result is not None and bill is not None:
+        tokens = max(tokens, result.usage.total - bill.usage.total)
+    compare("tokens", tokens, limits.max_tokens, world.largest / 10)
     compare("time", seconds, limits.timeout if not world.specimen.real_time else None, TIME_SLACK)
     if result is not None:
         compare("turns", result.iterations, limits.max_iterations)
         compare("tool_calls", result.tool_calls, limits.max_tool_calls)
-        compare("cost", float(result.cost or 0), limits.max_cost)
+        unforeseen = 0 if bill is None else bill.cost or 0
+        compare("cost", float((result.cost or 0) - unforeseen), limits.max_cost)
     return over
+
+
+def _is_overbilled(config: LoopConfig, trail: Trail, result: RunResult) -> bool:
+    """Whether the last bill, which nobody could foresee, has crossed a limit: it leaves nothing for a landing call."""
+    limits = config.limits
+    crossed = (
+        limits.max_tokens is not None and result.usage.total > limits.max_tokens,
+        limits.max_cost is not None and (result.cost or 0) > Decimal(limits.max_cost),
+    )
+    return trail.unforeseen is not None and any(crossed)
 
 
 def _told_wrong(config: LoopConfig, world: SimWorld, trail: Trail, result: RunResult) -> list[str]:
     """What the result gets wrong: about its end, and about what the specimen did."""
-    return [*_wrong_ends(world, trail, result), *_wrong_about(config, world, trail, result)]
+    return [*_wrong_ends(config, world, trail, result), *_wrong_about(config, world, trail, result)]
 
 
-def _wrong_ends(world: SimWorld, trail: Trail, result: RunResult) -> list[str]:
+def _wrong_ends(config: LoopConfig, world: SimWorld, trail: Trail, result: RunResult) -> list[str]:
     specimen = world.specimen
     problems = []
     answered = ANSWER in result.text
@@ -288,7 +309,8 @@ def _wrong_ends(world: SimWorld, trail: Trail, result: RunResult) -> list[str]:
     cut_short = bool(world.runaway)  # the simulator ended it, before it could land
     if specimen.answers and not answered and not cut_short and result.outcome is not LoopOutcome.PAUSED:
         cut = result.cause is not None and result.cause.source == "truncation"
-        problems.append("calls_cut" if cut else "answer_lost")
+        overbilled = not world.answered and _is_overbilled(config, trail, result)
+        problems.append("calls_cut" if cut else "overbilled" if overbilled else "answer_lost")
     return problems
 
 

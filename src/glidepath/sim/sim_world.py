@@ -14,7 +14,7 @@ from glidepath.messages import Delta, TextDelta, ThinkingDelta, ToolCallDelta
 from glidepath.run import CancelToken
 from glidepath.spi import ModelRequest
 from glidepath.testing import ScriptedModel
-from glidepath.testing.specimens import Moment, Specimen
+from glidepath.testing.specimens import ANSWER, Moment, Specimen
 from glidepath.tools import Tool, ToolContext, tool
 from glidepath.tools.options import RunOptions
 
@@ -51,7 +51,7 @@ class SimWorld:
         self.task: asyncio.Task[Any] | None = None
         self.calls = self.sent = self.written = self.largest = self.longest_reply = 0
         self.tools_started = 0
-        self.stopped = self.asked_after_cancel = False
+        self.stopped = self.asked_after_cancel = self.answered = False
         self.runaway = ""
         self.agent: Agent | None = None
         self._config = config
@@ -144,9 +144,12 @@ class SimWorld:
         sent = (len(request.system_prompt) + said) // CHARS_PER_TOKEN
         self.sent += sent
         self._hold(calls=self.calls > CEILING.calls, tokens=self.tokens > CEILING.tokens)
-        written = 0
+        written, text = 0, ""
         try:
             async for delta in self._script.stream(request):
+                if isinstance(delta, TextDelta):
+                    text = (text + delta.text)[-len(ANSWER) - len(delta.text) :]
+                    self.answered = self.answered or ANSWER in text
                 tokens = _tokens(delta)
                 written += tokens
                 self.written += tokens

@@ -96,7 +96,7 @@ USAGE = (
         negative_usage=("Reports negative tokens.", Usage(input=-1_000, output=-1_000)),
         nan_usage=("Reports NaN tokens.", _NOT_A_NUMBER),
         absurd_usage=(
-            "Reports a trillion tokens a call: charging that would end any run at once.",
+            "Reports a trillion tokens for each call: that is charged, because it may be the bill, and ends the run.",
             Usage(input=10**12, output=10**12),
         ),
         absent_usage=("Reports no usage at all.", "missing"),
