@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING
 
 from glidepath._wire import Record
 from glidepath.outcome import PendingCall
-from glidepath.run.decisions import Decision
+
+if TYPE_CHECKING:
+    from glidepath.run.decisions import Decision  # only a run that a person decides about needs it
 
 
 class PausedChild(Record, eq=False):
