@@ -53,6 +53,11 @@ class Connection(sqlite3.Connection):
         """A number that is another one in each transaction before which another connection has written."""
         self.synchronous = ""
 
+    def __del__(self) -> None:
+        """A store that is dropped needs no `close`: from 3.13 on, Python would warn about its connection."""
+        with suppress(Exception):
+            self.close()
+
     def commit_all(self) -> None:
         """Commit the transaction, and tell what has become the last commit of each session."""
         self.execute("COMMIT")
