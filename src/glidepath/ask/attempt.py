@@ -62,10 +62,8 @@ _OVER = object()
 _ALL = 1 << 60  # parts: more than there are
 LARGEST_LOOK = 1 << 18  # characters that came at once: more than that is beyond every limit anyway
 CALL_OVERHEAD = 20  # what a call in the transcript costs beside its arguments, its name and id included
-_WITH_CALL = MESSAGE_TOKENS + CALL_OVERHEAD
 ORDINARY_NAMES = 64  # characters of id and name together that are in the overhead of a call
 FAILED = ("error", "aborted")  # stop reasons without an answer
-_TOOL_USE = StopReason.TOOL_USE
 WORKING = {stop.value: stop for stop in (StopReason.TOOL_USE, StopReason.END_TURN)}  # nearly always one of these
 
 

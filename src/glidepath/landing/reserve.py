@@ -49,7 +49,7 @@ def least_landing(plan: Plan, reserve: Amount) -> Amount:
     tokens = plan.landing_fixed_tokens + LEAST_LANDING
     # Half of it for the notice, which is input, and half for what is written.
     price, half = plan.price, LEAST_LANDING // 2
-    money = 0 if price is None else (tokens - half) * price.worst_input + half * price.output
+    money = 0 if price is None else price.worst(tokens - half, half)
     return Amount(min(tokens, reserve.tokens), min(money, reserve.money))
 
 

@@ -94,14 +94,6 @@ class Transcript(Record, eq=False, kw_only=True):
 
     # --- growing ----------------------------------------------------------------------------------------------
 
-    def join(self, message: Message, size: int) -> None:
-        """A message without pictures joins the transcript, and the view of it."""
-        self.messages.append(message)
-        self.sizes.append(size)
-        if self.apart is not None:
-            self.apart.append(message)
-        self.view_tokens += size
-
     def insert(self, message: Message, size: int, behind: int) -> None:
         """Put a message where it belongs: in front of the last `behind`."""
         self.messages.insert(len(self.messages) - behind, message)
@@ -228,10 +220,6 @@ class CurrentTurn(Record, eq=False, gc=False):
             if state not in TRANSITIONS[self.state]:
                 raise RuntimeError(f"illegal transition {self.state.name} -> {state.name}")
             self.state = state
-
-    def reach(self, checkpoint: str) -> None:
-        """Constraints are asked now."""
-        self.checkpoint = checkpoint
 
     def start_tools(self) -> None:
         """A batch begins. From RUNNING, and back by `end_tools`: no need to look the step up."""
