@@ -1,10 +1,14 @@
 """One rule for what a call costs: a turn, a landing, a checkpoint and a question of a server are settled alike."""
 
 from decimal import Decimal
+from types import SimpleNamespace
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from glidepath import Agent, Limits, Usage, tool
+from glidepath.ask.settlement import _is_believable, is_implausible, settled
 from glidepath.ask.side_call import SideAccount, SideQuestion, SideRefused, side_call
 from glidepath.errors import TransientError
 from glidepath.events import BudgetReserved, BudgetSettled
@@ -88,3 +92,22 @@ async def test_a_call_that_we_stop_before_its_first_delta_is_charged_at_our_esti
     assert len(reserved) == len(settled)
     assert any(event.usage.estimated and event.usage.input for event in settled)
     assert result.usage == sum([event.usage for event in settled], Usage())
+
+
+@given(
+    estimate=st.integers(0, 60),
+    size=st.integers(0, 300),
+    given_=st.integers(0, 60) | st.sampled_from([-1, True, 2.5, None, 10**6]),
+    written=st.integers(0, 40) | st.sampled_from([-1, True, 2.5, None, 10**6]),
+    more=st.just((0, 0, 0, False)) | st.tuples(*[st.integers(0, 3)] * 3, st.booleans()),
+)
+def test_a_report_that_is_taken_at_first_sight_is_what_a_close_look_charges(estimate, size, given_, written, more):
+    """The early exit and the whole rule know the same figures: whoever changes one of them sees it here."""
+    reported = Usage(given_, written, *more)
+    if not _is_believable(reported, estimate, size):
+        return
+    run = SimpleNamespace(plan=SimpleNamespace(usage_is_billed=False))
+    booking = SimpleNamespace(input=estimate + 10, estimate=estimate)
+    attempt = SimpleNamespace(size=size, metered=lambda: size // 4 + 1)
+    assert settled(run, reported, booking, (), attempt) is reported
+    assert not is_implausible(reported, estimate, size)
