@@ -14,7 +14,7 @@ import pytest
 from glidepath import Agent, CancelToken, ConfigurationError, Limits
 from glidepath.errors import ToolError
 from glidepath.testing import ScriptedModel, call, say
-from glidepath.workspace import Sandbox, ShellLimits, Workspace, workspace_tools
+from glidepath.workspace import Bubblewrap, ShellLimits, Workspace, workspace_tools
 from glidepath.workspace import file_survey as survey_module
 from glidepath.workspace import sandbox as sandbox_module
 from glidepath.workspace.sandbox import look_for_sandbox
@@ -542,7 +542,7 @@ def test_no_filter_means_no_sandbox(monkeypatch, place):
     with pytest.raises(ConfigurationError, match="no filter for system calls on sparc64"):
         workspace_tools(place, ["shell"], sandbox="require")
     with pytest.raises(ToolError, match="no sandbox can be used here"):
-        asyncio.run(run_command(place, Sandbox("/usr/bin/bwrap"), "true", 5))
+        asyncio.run(run_command(place, Bubblewrap("/usr/bin/bwrap"), "true", 5))
 
 
 PROBE = "from glidepath.workspace.sandbox import look_for_sandbox; print(look_for_sandbox())"

@@ -12,7 +12,7 @@ import pytest
 from glidepath import Agent, CancelToken, ConfigurationError, Limits
 from glidepath.errors import ToolError
 from glidepath.testing import ScriptedModel, call, say
-from glidepath.workspace import Sandbox, Workspace, _warden, workspace_tools
+from glidepath.workspace import Bubblewrap, Workspace, _warden, workspace_tools
 from glidepath.workspace import sandbox as sandbox_module
 from glidepath.workspace.sandbox import find_sandbox
 from glidepath.workspace.shell import MOST_OUTPUT, run_command
@@ -165,9 +165,9 @@ def test_a_command_does_not_outlive_us_when_we_are_killed(place, sandbox, boxed)
     mark = f"sleep {56_000 + os.getpid() + boxed}.25"
     code = (
         "import asyncio\n"
-        "from glidepath.workspace import Sandbox, Workspace\n"
+        "from glidepath.workspace import Bubblewrap, Workspace\n"
         "from glidepath.workspace.shell import run_command\n"
-        f"box = Sandbox({sandbox.program!r}) if {boxed} else None\n"
+        f"box = Bubblewrap({sandbox.program!r}) if {boxed} else None\n"
         f"asyncio.run(run_command(Workspace({str(place.root)!r}), box, 'setsid {mark} & {mark}', 100))\n"
     )
     process = subprocess.Popen([sys.executable, "-c", code])
@@ -272,7 +272,7 @@ def test_an_unknown_sandbox_is_refused(place):
 
 
 def test_the_model_is_told_about_the_sandbox(place):
-    boxed = workspace_tools(place, ["shell"], sandbox=Sandbox("bwrap"))[0]
+    boxed = workspace_tools(place, ["shell"], sandbox=Bubblewrap("bwrap"))[0]
     assert "no network" in boxed.description
     assert "no network" not in workspace_tools(place, ["shell"], sandbox="off")[0].description
 

@@ -37,6 +37,7 @@ def main(descriptor: int) -> int:
     with os.fdopen(descriptor, "rb") as file:
         job: dict[str, Any] = json.load(file)
     kept: list[int] = job["keep"]
+    os.close(os.open(os.devnull, os.O_WRONLY))  # the guard of names, if there is one, begins here: before the program
     if job["bridge"] is not None:
         _bridge(job["bridge"]["port"], job["bridge"]["socket"])
     _libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)

@@ -4,18 +4,9 @@
 the folder, whatever path a model asks for, and none writes files that something else would run or believe.
 """
 
-from typing import TYPE_CHECKING
-
-from glidepath.stability import withdrawn
 from glidepath.workspace.root import Workspace
 from glidepath.workspace.sandbox import Bubblewrap
 from glidepath.workspace.shell import ShellLimits
 from glidepath.workspace.toolset import runs_in_sandbox, workspace_tools
 
-Sandbox = Bubblewrap
-"""The name it had before there were policies."""
-
-__all__ = ["Bubblewrap", "Sandbox", "ShellLimits", "Workspace", "runs_in_sandbox", "workspace_tools"]
-
-if not TYPE_CHECKING:  # a checker knows only what is public
-    __getattr__ = withdrawn(__name__, sandbox=("find_sandbox",), toolset=("TOOL_NAMES",))
+__all__ = ["Bubblewrap", "ShellLimits", "Workspace", "runs_in_sandbox", "workspace_tools"]

@@ -47,6 +47,8 @@ class Warden:
         self._now = False
         self._free = 0
         self._home: str | None = None
+        self._line: Any = None  # to the guard of names, until the command has started
+        self._guard = -1  # what it reports
 
     def run(self) -> int:
         """The exit status of the command."""
@@ -57,6 +59,8 @@ class Warden:
         signal.signal(signal.SIGCHLD, lambda *_: None)
         signal.signal(signal.SIGTERM, self._ask)
         signal.signal(signal.SIGUSR1, self._ask)
+        if self._job.get("guard") is not None:
+            self._hire()
         adopt()
         stopped = None
         try:
@@ -67,7 +71,8 @@ class Warden:
             if self._home is not None:
                 remove(self._home)
         code = -1 if self._status is None else os.waitstatus_to_exitcode(self._status)
-        os.write(self._report, json.dumps({"status": code, "stopped": stopped, "left": left}).encode())
+        found = {"status": code, "stopped": stopped, "left": left, **self._read_guard()}
+        os.write(self._report, json.dumps(found).encode())
         return code if code >= 0 else 128 - code
 
     def _ask(self, number: int, _: object) -> None:
@@ -75,6 +80,52 @@ class Warden:
             self._now = True
         elif self._asked is None:
             self._asked = time.monotonic()
+
+    def _hire(self) -> None:
+        """Start the guard of names. It must be none of our descendants, who are killed and counted."""
+        import socket
+
+        self._line, other = socket.socketpair()
+        self._guard, report = os.pipe()
+        first = os.fork()
+        if first == 0:
+            if os.fork():
+                os._exit(0)
+            try:
+                os.setsid()
+                signal.set_wakeup_fd(-1)
+                for number in (signal.SIGTERM, signal.SIGUSR1, signal.SIGCHLD):
+                    signal.signal(number, signal.SIG_DFL)
+                for end in (self._report, self._guard, self._line.detach()):
+                    os.close(end)
+                for stream in range(3):  # who waits for the command's output must not wait for us
+                    os.dup2(os.open(os.devnull, os.O_RDWR), stream)
+                name_guard().guard(other, report, self._job["guard"])
+            finally:
+                os._exit(0)
+        os.waitpid(first, 0)
+        other.close()
+        os.close(report)
+
+    def _read_guard(self) -> dict[str, Any]:
+        """What the guard reports, now that no process of the command is left."""
+        if self._guard < 0:
+            return {}
+        if self._line is not None:
+            self._line.close()
+        data, deadline = b"", time.monotonic() + _PATIENCE
+        while select.select([self._guard], [], [], max(0.0, deadline - time.monotonic()))[0]:
+            part = os.read(self._guard, 65_536)
+            data += part
+            if not part:
+                break
+        pid, _, said = data.partition(b"\n")
+        try:
+            return {"guard": json.loads(said)}
+        except ValueError:
+            if pid.isdigit():
+                send(int(pid), signal.SIGKILL)
+            return {"guard": {"planted": [], "failed": "it did not end with the command"}}
 
     def _start(self) -> None:
         environment: dict[str, str] = self._job["env"]
@@ -96,6 +147,8 @@ class Warden:
         for number in (signal.SIGPIPE, signal.SIGXFSZ, signal.SIGCHLD, signal.SIGTERM, signal.SIGUSR1):
             signal.signal(number, signal.SIG_DFL)
         os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+        if self._line is not None:
+            self._be_guarded()  # and its line is closed, before a number is taken that could be its own
         if self._job["filter"] is not None:
             source, sink = os.pipe()
             os.write(sink, bytes.fromhex(self._job["filter"]))
@@ -106,6 +159,17 @@ class Warden:
         lower(resource.RLIMIT_DATA, self._limits["memory"])  # not AS: runtimes reserve far more than they use
         os.chdir(self._job["cwd"])
         os.execve(self._job["words"][0], self._job["words"], environment)  # noqa: S606 - it is what we are for
+
+    def _be_guarded(self) -> None:
+        """From here on, whatever makes a name asks the guard; raises `OSError` unless there is one."""
+        import socket
+
+        listener = name_guard().install(self._job["guard"]["machine"])
+        socket.send_fds(self._line, [b"."], [listener])
+        os.close(listener)
+        if not self._line.recv(1):
+            raise OSError("nobody guards the names that it makes")
+        self._line.close()
 
     def _watch(self, woken: int) -> str | None:
         """Wait for the end of the command; returns the limit that stopped it, if any."""
@@ -183,6 +247,20 @@ class Warden:
             if time.monotonic() > deadline:
                 return len(self._all())
             time.sleep(0.002)
+
+
+def name_guard() -> Any:
+    """The module of that name, from the folder of this script. Its package is not imported: that takes long."""
+    import types
+
+    here = os.path.dirname(os.path.abspath(__file__))
+    for name, folder in (("glidepath", os.path.dirname(here)), ("glidepath.workspace", here)):
+        if name not in sys.modules:
+            sys.modules[name] = types.ModuleType(name)
+            sys.modules[name].__path__ = [folder]
+    from importlib import import_module
+
+    return import_module("glidepath.workspace.name_guard")
 
 
 def adopt() -> None:

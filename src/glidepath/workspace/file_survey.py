@@ -1,11 +1,12 @@
 """Finds what is protected in a workspace right now, and what a command in the sandbox has changed there.
 
-Protected files that exist are mounted read-only in the sandbox. Those that do not exist yet cannot be kept from being
-made: a mount needs a mount point, so that eighty empty files would appear in the person's folder, in every `git status`
-and `git add` of the command, and stay there when we are killed; and below folders that do not exist yet nothing can be
-mounted at all. So the folder is looked through before and after. What was not there before is renamed, so that nothing
-mistakes it for what it pretended to be, nothing is lost, and the result of the command is an error that tells of it.
-This also catches a folder that was moved away, mounts and all, and made again.
+Protected files that exist are mounted read-only in the sandbox. Those that do not exist yet cannot be mounted: a mount
+needs a mount point, so that eighty empty files would appear in the person's folder, in every `git status` and `git add`
+of the command, and stay there when we are killed; and below folders that do not exist yet nothing can be mounted at
+all. A guard keeps them from appearing (`name_guard`). The folder is looked through before and after anyway: there
+are systems without such a guard. What was not there before is renamed, so that nothing mistakes it for what it
+pretended to be, nothing is lost, and the result of the command is an error that tells of it. This also catches a folder
+that was moved away, mounts and all, and made again.
 """
 
 from __future__ import annotations
@@ -67,6 +68,8 @@ class FileSurvey:
         """Paths that must not be changed; for a link, its target."""
         self.writable: list[str] = []
         """What a person allowed inside a read-only path."""
+        self.awaited: list[str] = []
+        """Paths from which git would take commands, if they were there."""
         self._protection: Protection = workspace.protection
         self._left = MOST_ENTRIES
         self._before = before
@@ -83,8 +86,12 @@ class FileSurvey:
             return self
         self._walk()
         for path in sent:
-            if os.path.lexists(path) and not self._protection.allows(self._steps(path)):
+            if self._protection.allows(self._steps(path)):
+                continue
+            if os.path.lexists(path):
                 self.found.append(FoundFile(path, self._signature(path), _GIT_WORD))
+            else:
+                self.awaited.append(path)
         self.fixed = [one.path for one in self.found if one.git][:MOST_MOUNTS]
         paths = [os.path.realpath(path) for path in [one.path for one in self.found if not one.git] + self._links]
         inside = [path for path in paths if path.startswith(f"{self.root}/")]
@@ -166,8 +173,12 @@ class FileSurvey:
                     self.found.append(FoundFile(path, self._signature(path), _GIT_WORD, part_of=folder))
         for path in named_places(_configuration(folder) or "", os.path.dirname(folder)):
             inside = path.startswith(f"{self.root}/") and not path.startswith(f"{folder}/")
-            if inside and os.path.lexists(path) and not self._protection.allows(self._steps(path)):
+            if not inside or self._protection.allows(self._steps(path)):
+                continue
+            if os.path.lexists(path):
                 self.found.append(FoundFile(path, self._signature(path), _GIT_WORD, part_of=folder))
+            else:
+                self.awaited.append(path)
 
     def _signature(self, path: str) -> Signature:
         """What cannot stay the same when something is changed: not even its owner can set a change time.
@@ -211,6 +222,18 @@ class FileSurvey:
         if self._left < 0:
             self.complete = False
         return self.complete
+
+    def describe_guard(self, program: str, machine: str) -> dict[str, object]:
+        """What the guard of names has to know, in plain data; `program` is what makes the sandbox."""
+        known = [os.stat(one.path) for one in self.found if one.git and os.path.isdir(one.path)]
+        return {
+            "root": self.root,
+            "machine": machine,
+            "program": program,
+            "rules": self._protection.describe(),
+            "known": [[found.st_dev, found.st_ino] for found in known],
+            "awaited": [self._steps(path) for path in self.awaited],
+        }
 
     def _steps(self, path: str) -> list[str]:
         return path[len(self.root.rstrip("/")) + 1 :].split("/")

@@ -1,9 +1,10 @@
 """Watches a workspace while a sandboxed command runs: a protected file that it makes loses its name at once.
 
-The survey after the command finds everything, but until then a planted `.git` would be there for an editor, or a prompt
-that shows the branch, which run `git status` all the time. So the kernel tells us of every new name, and what is
-protected is renamed within moments, however long the command still runs. Every step is taken on open folders, never
-through a link: the command is still running, and could swap one in.
+This is for systems where `name_guard` does not work, which keeps such a name from appearing at all. The survey after
+the command finds everything, but until then a planted `.git` would be there for an editor, or a prompt that shows the
+branch, which run `git status` all the time. So the kernel tells us of every new name, and what is protected is
+renamed within moments, however long the command still runs. Every step is taken on open folders, never through a
+link: the command is still running, and could swap one in.
 """
 
 from __future__ import annotations

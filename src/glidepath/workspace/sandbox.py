@@ -11,14 +11,20 @@ import os
 import platform
 import pwd
 import shutil
+import stat
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterable
+from functools import cache
 from pathlib import Path
+from typing import Any
 
 from glidepath._wire import Value
 from glidepath.errors import ToolError
 from glidepath.workspace import _warden
+from glidepath.workspace.guarded_calls import CALLS
+from glidepath.workspace.protected_names import NameRules
 from glidepath.workspace.seccomp import MACHINES, filter_program
 
 search_path = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
@@ -44,6 +50,7 @@ _HIDDEN_FILES = (
 )  # fmt: skip
 _SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib64", "/etc", "/dev", "/proc", "/sys", "/opt", "/var", "/tmp", "/")  # noqa: S108
 _NAMESPACED_PROCESSES = (5, 14)
+_GUARDED = "mkdir plain .vscode && [ -d plain ] && [ ! -e .vscode ] && [ -d .vscode.set-aside ]"
 _PROBE = 'while read -r key value; do [ "$key$value" = Seccomp:2 ] && exit 0; done </proc/self/status; exit 9'
 
 
@@ -107,7 +114,8 @@ def _limited(processes: int) -> str:
 
     The limit must be set inside: outside it would count all processes of the user, as Linux before 5.14 always does.
     """
-    become = 'exec /bin/sh -c "$1"'
+    # The guard of names begins with the first of them, which is ours: no name at all, and never the command's.
+    become = ': >/dev/null; exec /bin/sh -c "$1"'
     version = tuple(int(part) for part in platform.release().split(".")[:2] if part.isdigit())
     if not processes or version < _NAMESPACED_PROCESSES:
         return become
@@ -151,36 +159,68 @@ def look_for_sandbox() -> tuple[Bubblewrap | None, str]:
         known = ", ".join(MACHINES)
         return None, f"there is no filter for system calls on {machine or 'this machine'}, only on {known}"
     sandbox = Bubblewrap(program)
+    try:
+        report, said = _try_out(sandbox.wrap(_PROBE, Path("/usr")), filters)
+    except (OSError, subprocess.SubprocessError) as error:
+        return None, f"bubblewrap cannot be tried out: {error}"
+    if report.get("status") == 0:
+        return sandbox, ""
+    why = said[0][:200] if said else f"status {report.get('status')}"
+    return None, f"bubblewrap is installed, but does not work here ({why})"
+
+
+def _try_out(
+    words: list[str], filters: bytes, guard: dict[str, object] | None = None
+) -> tuple[dict[str, Any], list[str]]:
+    """Run a command as the shell would: what its warden reports, and what was printed. Raises `OSError` and others."""
     job = {
-        "words": sandbox.wrap(_PROBE, Path("/usr")),
+        "words": words,
         "cwd": "/",
         "env": {"PATH": search_path},
         "home": None,
         "filter": filters.hex(),
         "grace": 0,
         "limits": {"file_size": 1 << 20, "memory": 1 << 30, "disk": 1 << 40, "processes": 1000},
+        "guard": guard,
     }
     read, write = os.pipe()
+    with os.fdopen(read, "rb") as report:
+        try:
+            done = subprocess.run(  # noqa: S603 - the command is our own
+                [sys.executable, "-I", "-S", _warden.__file__, str(write)],
+                input=json.dumps(job).encode(),
+                capture_output=True,
+                timeout=20,
+                check=False,
+                pass_fds=(write,),
+            )
+        finally:
+            os.close(write)
+        found = json.loads(report.read() or b"{}")
+    return found, (done.stderr + done.stdout).decode(errors="replace").strip().splitlines()
+
+
+@cache
+def guard_fault(program: str) -> str:
+    """Why names cannot be guarded while a command runs in this sandbox, tried out once; empty when they can be."""
+    machine = platform.machine()
+    filters = filter_program(machine)
+    if sys.platform != "linux" or machine not in CALLS or filters is None:
+        return f"there is no guard of names on {sys.platform} with {machine or 'this machine'}"
     try:
-        with os.fdopen(read, "rb") as report:
-            try:
-                done = subprocess.run(  # noqa: S603 - the command is our own
-                    [sys.executable, "-I", "-S", _warden.__file__, str(write)],
-                    input=json.dumps(job).encode(),
-                    capture_output=True,
-                    timeout=20,
-                    check=False,
-                    pass_fds=(write,),
-                )
-            finally:
-                os.close(write)
-            status = json.loads(report.read() or b"{}").get("status")
-    except (OSError, subprocess.SubprocessError) as error:
-        return None, f"bubblewrap cannot be tried out: {error}"
-    if status == 0:
-        return sandbox, ""
-    said = (done.stderr + done.stdout).decode(errors="replace").strip().splitlines()
-    return None, f"bubblewrap is installed, but does not work here ({said[0][:200] if said else f'status {status}'})"
+        if os.stat(program).st_mode & stat.S_ISUID:  # noqa: PTH116
+            return "bubblewrap is setuid here, and a process that is guarded cannot start it"
+        with tempfile.TemporaryDirectory(prefix="glidepath-guard-") as folder:
+            root = os.path.realpath(folder)
+            guard: dict[str, object] = {"root": root, "machine": machine, "program": program}
+            guard |= {"rules": NameRules().describe(), "known": [], "awaited": []}
+            report, said = _try_out(Bubblewrap(program).wrap(_GUARDED, Path(root)), filters, guard)
+    except (OSError, ValueError, subprocess.SubprocessError) as error:
+        return f"the guard of names cannot be tried out: {error}"
+    failed = report.get("guard", {}).get("failed")
+    if report.get("status") == 0 and not failed:
+        return ""
+    return f"the guard of names does not work here ({failed or (said[-1][:200] if said else report.get('status'))})"
 
 
 def not_the_whole_system(root: Path) -> None:

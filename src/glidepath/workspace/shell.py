@@ -31,7 +31,7 @@ from glidepath.workspace import _warden
 from glidepath.workspace.file_survey import MOST_ENTRIES, FileSurvey, compare, survey
 from glidepath.workspace.plant_watch import PlantWatch
 from glidepath.workspace.root import Workspace
-from glidepath.workspace.sandbox import Bubblewrap, not_the_whole_system, search_path
+from glidepath.workspace.sandbox import Bubblewrap, guard_fault, not_the_whole_system, search_path
 from glidepath.workspace.seccomp import filter_program
 
 NO_SANDBOX = "no sandbox: the command runs as you"
@@ -90,9 +90,13 @@ async def run_command(
         boxed = _boxed(workspace, sandbox, command, before)
     closed = boxed if isinstance(sandbox, Sandbox) else sandbox
     job = _job(workspace, closed, command, home, limits, before)
+    if before is not None:
+        job["guard"] = await _aside(lambda: _guard_for(workspace, closed, before))
     flight = _Flight(job, () if boxed is None else boxed.pass_fds)
     planted: list[str] = []
-    plants = None if before is None else await _aside(lambda: PlantWatch(workspace, before))
+    plants = None
+    if before is not None and job["guard"] is None:
+        plants = await _aside(lambda: PlantWatch(workspace, before))
     try:
         stopped = await flight.fly(seconds)
     finally:
@@ -102,7 +106,7 @@ async def run_command(
             planted = await _aside(plants.stop)
         # Also when the run is cancelled: what the command planted must not wait for the person's next `git status`.
         said, checked = ([], True) if before is None else await _aside(lambda: compare(workspace, before))
-    said = [*planted, *said]
+    said = [*planted, *flight.guarded, *said]
     text = flight.output.text()
     if not checked:
         text += f"\n[only {MOST_ENTRIES} entries of the workspace were checked for new protected files]"
@@ -117,6 +121,19 @@ async def run_command(
     if flight.status:
         return f"{text}\n[exit status {flight.status}]".lstrip()
     return text or "(no output)"
+
+
+def _guard_for(
+    workspace: Workspace, sandbox: Bubblewrap | Boxed | None, before: FileSurvey
+) -> dict[str, object] | None:
+    """What keeps protected names from appearing while the command runs; None where only a watch can be kept."""
+    if isinstance(sandbox, Boxed):
+        program = sandbox.words[0] if sandbox.mechanism == "bubblewrap" else ""
+    else:
+        program = "" if sandbox is None else sandbox.program
+    if not program or workspace.protection.closed is not None or guard_fault(program):
+        return None
+    return before.describe_guard(program, platform.machine())
 
 
 def _boxed(workspace: Workspace, sandbox: Sandbox, command: str, before: FileSurvey) -> Boxed:
@@ -148,6 +165,7 @@ def _job(
         "env": environment,
         "home": None,
         "filter": None,
+        "guard": None,
         "grace": _GRACE,
         "limits": {name: getattr(limits, name) for name in limits.__struct_fields__},
     }
@@ -190,6 +208,8 @@ class _Flight:
         self.output = _Output()
         self.status: int | None = None
         self.left = 0
+        self.guarded: list[str] = []
+        """What the guard of names reports."""
 
     async def fly(self, seconds: float) -> str:
         """Run it; returns why it was stopped, if it was."""
@@ -235,6 +255,12 @@ class _Flight:
         said = report.read()
         self.status = said.get("status", -1)
         self.left = said.get("left", 0)
+        guard = said.get("guard", {})
+        self.guarded = list(guard.get("planted", ()))
+        if guard.get("failed"):
+            self.guarded.append(
+                f"the guard of protected names failed ({guard['failed']}): the command made nothing since"
+            )
         if late:
             return f"the command took longer than {seconds:g} seconds"
         if not said:
