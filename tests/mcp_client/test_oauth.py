@@ -9,8 +9,10 @@ import pytest
 from glidepath.errors import ConfigurationError
 from glidepath.events import ToolsChanged
 from glidepath.mcp import McpServer
+from glidepath.mcp.careful_auth import check_login_address
 from glidepath.mcp.oauth_login import Login, forget_login, token_file
 from glidepath.testing import say
+from glidepath.tools.sources import SourceError
 
 from .http_servers import raw_server, response
 from .servers import agent_with, collect
@@ -53,6 +55,94 @@ async def test_without_a_login_a_run_goes_on_and_says_what_to_do():
     [event] = [event for event in events if isinstance(event, ToolsChanged)]
     assert result.text == "ok"
     assert "'web'" in event.reason
+
+
+def sends_elsewhere(address):
+    """A server that wants a token, and names an address of its choice for how to get one."""
+    challenge = f'Bearer resource_metadata="{address}"'
+    return lambda *_: response("401 Unauthorized", "", "text/plain", **{"www-authenticate": challenge})
+
+
+async def test_a_run_sends_nothing_to_where_a_server_points():
+    """Neither the server's 401 nor what it serves itself makes an unattended run ask anybody else."""
+    asked = []
+
+    def internal(method, headers, body):
+        asked.append((method, headers, body))
+        return response("200 OK", "{}")
+
+    async with raw_server(internal) as inside, raw_server(sends_elsewhere(inside)) as url:
+        result, events = await collect(agent_with([say("ok")], McpServer("web", url=url, auth="oauth")))
+    [event] = [event for event in events if isinstance(event, ToolsChanged)]
+    assert asked == []
+    assert result.text == "ok"
+    assert "needs a login: run `glidepath mcp login web`" in event.reason
+
+
+async def test_a_token_is_renewed_at_the_server_and_nowhere_else():
+    asked = []
+
+    def renews(method, headers, body):
+        if b"grant_type=refresh_token" in body:
+            asked.append(method)
+            return response("200 OK", json.dumps({"access_token": "good", "token_type": "Bearer"}))
+        return guarded(method, headers, body)
+
+    async with raw_server(renews) as url:
+        server = McpServer("web", url=url, auth="oauth")
+        path = token_file(server.link)
+        path.parent.mkdir(parents=True)
+        client = {"client_id": "c", "redirect_uris": ["http://127.0.0.1:0/callback"]}
+        tokens = {"access_token": "", "token_type": "Bearer", "refresh_token": "r"}
+        path.write_text(json.dumps({"tokens": tokens, "client": client}))
+        supply = server.open()
+        assert [tool.name for tool in await supply.tools()] == ["go"]
+        await supply.close()
+    assert asked == ["POST"]
+
+
+@pytest.mark.parametrize(
+    ("server", "address", "said"),
+    [
+        ("https://mcp.example.com/mcp", "https://login.example.org/authorize", None),
+        ("https://mcp.example.com/mcp", "https://mcp.example.com/.well-known/x", None),
+        ("http://127.0.0.1:8000/mcp", "http://127.0.0.1:9000/authorize", None),
+        ("http://localhost:8000/mcp", "http://[::1]:9000/authorize", None),
+        ("https://10.0.0.5/mcp", "https://10.0.0.6/authorize", None),
+        ("https://mcp.example.com/mcp", "http://login.example.org/authorize", "it is not https"),
+        ("https://mcp.example.com/mcp", "file:///etc/passwd", "it is not https"),
+        ("https://mcp.example.com/mcp", "javascript:alert(1)", "it is not https"),
+        ("https://mcp.example.com/mcp", "https://127.0.0.1:9000/x", "loopback address"),
+        ("https://mcp.example.com/mcp", "https://localhost/x", "loopback address"),
+        ("https://mcp.example.com/mcp", "https://2130706433/x", "loopback address"),
+        ("https://mcp.example.com/mcp", "https://[::ffff:127.0.0.1]/x", "loopback address"),
+        ("https://mcp.example.com/mcp", "https://169.254.169.254/latest/meta-data", "private address"),
+        ("https://mcp.example.com/mcp", "https://192.168.1.1/admin", "private address"),
+        ("http://127.0.0.1:8000/mcp", "http://192.168.1.1/admin", "it is not https"),
+        ("http://127.0.0.1:8000/mcp", "https://192.168.1.1/admin", "private address"),
+    ],
+)
+def test_a_login_goes_only_where_a_server_may_send_it(server, address, said):
+    link = McpServer("web", url=server, auth="oauth").link
+    if said is None:
+        check_login_address(link, address)
+    else:
+        with pytest.raises(SourceError, match=said):
+            check_login_address(link, address)
+
+
+async def test_a_login_that_is_sent_astray_asks_nobody_and_opens_no_page():
+    visited = []
+
+    async def visit(address):
+        visited.append(address)
+
+    async with raw_server(sends_elsewhere("http://192.168.1.1/latest")) as url, Login(visit) as login:
+        supply = McpServer("web", url=url, auth=login).open()
+        with pytest.raises(SourceError, match=r"192\.168\.1\.1/latest.*is refused: it is not https"):
+            await supply.tools()
+        await supply.close()
+    assert visited == []
 
 
 async def test_the_way_back_from_the_browser_takes_one_answer():

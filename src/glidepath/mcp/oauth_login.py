@@ -1,6 +1,7 @@
 """OAuth for servers that ask for it: the SDK's client, tokens in a file of this user, a login with the browser.
 
-A run never opens a browser. It uses the tokens of an earlier login and renews them; without any it says what to do.
+A run never opens a browser, and asks nobody but the server. It uses the tokens of an earlier login and renews them;
+without any it says what to do.
 """
 
 from __future__ import annotations
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
     from mcp.client.auth import OAuthClientProvider
     from mcp.shared.auth import OAuthClientInformationFull, OAuthToken
     from pydantic import BaseModel
+
+    from glidepath.mcp.careful_auth import CarefulAuth
 
 __all__ = ["Login", "forget_login", "provider_for", "token_file"]
 
@@ -92,13 +95,15 @@ def provider_for(link: ServerLink) -> Any:
     if link.auth != "oauth":
         return link.auth
 
+    from glidepath.mcp.careful_auth import CarefulAuth, needs_login
+
     async def nobody(_address: str) -> None:
-        raise SourceError(f"MCP server {link.name!r} needs a login: run `glidepath mcp login {link.name}`")
+        raise needs_login(link)
 
     async def never() -> Any:
-        raise SourceError(f"MCP server {link.name!r} needs a login: run `glidepath mcp login {link.name}`")
+        raise needs_login(link)
 
-    return _provider(link, "http://127.0.0.1:0/callback", nobody, never)
+    return CarefulAuth(_provider(link, "http://127.0.0.1:0/callback", nobody, never), link, login=False)
 
 
 def _provider(
@@ -136,9 +141,15 @@ class Login:
         if self._server is not None:
             self._server.close()
 
-    def provider(self, link: ServerLink) -> OAuthClientProvider:
+    def provider(self, link: ServerLink) -> CarefulAuth:
         """The SDK's client, with this login."""
-        return _provider(link, self._address, self._visit, self._wait)
+        from glidepath.mcp.careful_auth import CarefulAuth, check_login_address
+
+        async def visit(address: str) -> None:
+            check_login_address(link, address)
+            await self._visit(address)
+
+        return CarefulAuth(_provider(link, self._address, visit, self._wait), link, login=True)
 
     async def _wait(self) -> Any:
         from mcp.client.auth import AuthorizationCodeResult

@@ -22,9 +22,10 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
     from mcp.server import MCPServer
+    from mcp.server.context import CallNext, HandlerResult, ServerMiddleware, ServerRequestContext
     from mcp.types import CallToolResult
 
-__all__ = ["AgentAnswer", "CallProgress", "Fly", "agent_server"]
+__all__ = ["AgentAnswer", "CallProgress", "Fly", "Offers", "agent_server"]
 
 FAREWELL = 5.0  # seconds that runs have to land when the server ends
 _NAME = re.compile(r"[^a-zA-Z0-9_-]")
@@ -48,6 +49,8 @@ class AgentAnswer(TypedDict):
 
 Fly: TypeAlias = Callable[[str, str, Limits, Any], Awaitable[RunResult]]
 """Runs an agent: its name, the task, the limits that hold for this call, and the SDK's context of the call."""
+Offers: TypeAlias = Callable[[str, object], bool]
+"""True when the caller of a request may know of an agent: its name, and the request as its transport has it."""
 
 
 def agent_server(
@@ -56,11 +59,13 @@ def agent_server(
     name: str = "glidepath",
     instructions: str | None = None,
     fly: Fly | None = None,
+    offers: Offers | None = None,
 ) -> MCPServer:
     """An MCP server of the SDK with one tool for each agent; raises `ConfigurationError` for one without limits.
 
     A caller may lower an agent's limits for one call, and never raise them. Cancelling the call lands the run. With
-    `fly`, somebody else runs the agents and looks after them.
+    `fly`, somebody else runs the agents and looks after them. With `offers`, a caller's list of tools has only the
+    agents that it allows.
     """
     for label, agent in agents.items():
         _check(label, agent)
@@ -83,10 +88,29 @@ def agent_server(
                     await asyncio.wait(running, timeout=FAREWELL)
 
     with _own_logging():
-        server = MCPServer(name, instructions=instructions, lifespan=lifespan)
+        hiding = () if offers is None else (_hide_others({tool_name(label): label for label in agents}, offers),)
+        server = MCPServer(name, instructions=instructions, lifespan=lifespan, middleware=hiding)
     for label, agent in agents.items():
         _add(server, label, agent, fly or _Alone(agents, running).fly)
     return server
+
+
+def tool_name(label: str) -> str:
+    """The name of an agent's tool."""
+    return _NAME.sub("_", label)[:64] or "agent"
+
+
+def _hide_others(labels: Mapping[str, str], offers: Offers) -> ServerMiddleware[dict[str, Any]]:
+    """A middleware of the SDK: a caller's list has only what is offered to it. It hides; `fly` is what refuses."""
+
+    async def hide_others(ctx: ServerRequestContext[dict[str, Any]], call_next: CallNext) -> HandlerResult:
+        answer = await call_next(ctx)
+        if ctx.method != "tools/list" or not isinstance(answer, Mapping):
+            return answer
+        shown = [one for one in answer["tools"] if one["name"] in labels and offers(labels[one["name"]], ctx.request)]
+        return {**answer, "tools": shown}
+
+    return hide_others
 
 
 @contextmanager
@@ -145,9 +169,11 @@ def _add(server: MCPServer, label: str, agent: Agent, fly: Fly) -> None:
         "timeout": float | None,
         "return": Annotated[CallToolResult, AgentAnswer],
     }
-    name = _NAME.sub("_", label)[:64] or "agent"
     server.add_tool(
-        run_agent, name=name, description=_description(agent), annotations=ToolAnnotations(open_world_hint=True)
+        run_agent,
+        name=tool_name(label),
+        description=_description(agent),
+        annotations=ToolAnnotations(open_world_hint=True),
     )
 
 
