@@ -15,11 +15,13 @@ import json
 import re
 import subprocess
 import sys
+import textwrap
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "src" / "glidepath"
 PAGE = ROOT / "docs" / "configuration.md"
+LONGEST = 92  # characters of a text that stay on one line
 APART = ("model", "output_type", "deps_type")  # one is required, the others are type parameters of `Agent`
 OWNERS = {
     "LoopConfig": "agent/config.py",
@@ -106,7 +108,6 @@ from __future__ import annotations
 
 from glidepath.setting import Setting
 
-# fmt: off
 ROWS = (
 '''
 
@@ -122,9 +123,9 @@ def declarations(owner):
     settings = declared(kinds[owner])
     for node in found.body:
         if isinstance(node, ast.AnnAssign):
-            setting = settings[node.target.id]
-            default = None if node.value is None else ast.unparse(node.value)
-            yield node.target.id, ast.unparse(node.annotation.slice.elts[0]).strip("'"), setting, default
+            given = {one.arg: ast.unparse(one.value) for one in node.value.keywords}
+            kind = ast.unparse(node.annotation).strip("'")
+            yield node.target.id, kind, settings[node.target.id], given.get("default")
 
 
 def given(kind, one):
@@ -189,14 +190,18 @@ def rows():
                 f"{name}={literal(getattr(one, name))}" for name in shown if getattr(one, name) != known.get(name, "")
             ]
             lines.append(f"    Setting({', '.join(given)}, key={literal(one.key)}, python={literal(one.python)}),")
-    tail = [")", "PYTHON_ONLY: dict[str, str] = {", *only, "}", '"""What a file cannot have, and why."""', "# fmt: on"]
+    tail = [")", "PYTHON_ONLY: dict[str, str] = {", *only, "}", '"""What a file cannot have, and why."""']
     return ROWS + "\n".join([*lines, *tail]) + "\n"
 
 
 def literal(value):
+    """A value as Python has it; a long text in pieces, so that no line is long."""
     if isinstance(value, tuple):
         return f"({', '.join([literal(one) for one in value])}{',' if len(value) == 1 else ''})"
-    return json.dumps(value) if isinstance(value, str) else repr(value)
+    if not isinstance(value, str):
+        return repr(value)
+    pieces = textwrap.wrap(value, LONGEST, drop_whitespace=False, break_on_hyphens=False) or [""]
+    return json.dumps(value) if len(pieces) == 1 else f"({' '.join(map(json.dumps, pieces))})"
 
 
 def table(owner):

@@ -1,23 +1,21 @@
 """What a setting is: declared once, with its type and default; everything else is derived.
 
-`Declared[int, Setting("int", "what it means", flag="--flag")] = 3` in `LoopConfig`, `Limits` or `GuardrailsConfig` is
-the whole declaration. From it come the checks at construction, what a child inherits, the warnings about settings
-that need another one, the methods of `AgentBuilder`, and, written out by `scripts/make_keywords.py`, the keywords of
-`Agent` and these methods for editors, the rows of files, variables, flags and schema, and the tables in the
-documentation.
+`max_depth: int = setting("int", "how deep agents may be spawned", default=3, flag="--flag")` in `LoopConfig`, `Limits`
+or `GuardrailsConfig` is the whole declaration. From it come the checks at construction, what a child inherits, the
+warnings about settings that need another one, the methods of `AgentBuilder`, and, written out by
+`scripts/make_keywords.py`, the keywords of `Agent` and these methods for editors, the rows of files, variables, flags
+and schema, and the tables in the documentation.
 """
 
 from collections.abc import Callable, Mapping
 from decimal import Decimal
 from enum import Enum
 from functools import cache
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, get_args
+from typing import Any, NamedTuple, dataclass_transform, get_args
 
-from glidepath._wire import Settings, settle_field
+from glidepath._wire import UNSET, Declaration, Settings, settle_field
 from glidepath.errors import ConfigurationError, shown
 from glidepath.quantities import MEANT
-
-__all__ = ["Declared"]  # an import to a type checker, which must be told that others may use it
 
 TRUST = "trust"
 """Takes effect only in a trusted folder."""
@@ -33,7 +31,6 @@ INSIDE = "inside"
 """A path: a found file may name one inside its own folder."""
 
 MOST = 10**15  # of anything that is counted: figures beyond it are calculated with nowhere
-T = TypeVar("T")
 FOREVER = 1e300  # seconds: what no clock can count
 
 
@@ -105,50 +102,41 @@ def sentence(one: Setting) -> str:
     return f"{text[0].upper()}{text[1:]}.{more}"
 
 
-if TYPE_CHECKING:
-    from typing import Annotated as Declared
-else:
+def setting(
+    kind: str,
+    help: str,  # noqa: A002
+    *,
+    default: object = UNSET,
+    cli_default: object = None,
+    **more: object,
+) -> Any:
+    """Declare a field of a `DeclaredSettings`; without a `default` it must be given. `more` as in `Setting`."""
+    return Declaration(default, Setting(kind, help, default=cli_default, **more))  # type: ignore[arg-type] # any of its
 
-    class Declared:
-        """`Declared[int, Setting(...)]`: what `Annotated` is to a checker, and made in a tenth of the time.
 
-        A program makes about eighty of them when it starts. `with_settings` takes them apart.
-        """
-
-        __slots__ = ("kind", "setting")
-
-        def __class_getitem__(cls, given: tuple[object, Setting]) -> Any:
-            made = cls()
-            made.kind, made.setting = given
-            return made
+@dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(setting,))
+class DeclaredSettings(Settings, frozen=True, kw_only=True):
+    """A frozen value whose fields are settings, each declared by `setting`; `declared` knows them all."""
 
 
 _SECTIONS = {"LoopConfig": "", "Limits": "limits.", "GuardrailsConfig": "guardrails."}
-_DECLARED: dict[type[Any], dict[str, Setting]] = {}
-
-
-def with_settings(owner: type[T]) -> type[T]:
-    """A class whose fields are settings: each has its plain type from now on, and `declared` knows the rest."""
-    section, found, hints = _SECTIONS.get(owner.__name__, ""), {}, owner.__annotations__
-    for name, hint in hints.items():
-        if isinstance(hint, Declared):  # type: ignore[arg-type] # a class, but to a checker
-            found[name] = hint.setting._replace(key=f"{section}{name}", python=f"{owner.__name__}.{name}")
-            hints[name] = hint.kind
-    _DECLARED[owner] = found
-    return owner
-
-
-def declared(owner: type[Any]) -> Mapping[str, Setting]:
-    """The settings of a class, by field and in their order; those of a class derived from it are the same."""
-    return _DECLARED[_declaring(owner)]
-
-
-def _declaring(owner: type[Any]) -> type[Any]:
-    return next(kind for kind in owner.__mro__ if kind in _DECLARED)
 
 
 @cache
-def _checks(owner: type[Any]) -> tuple[tuple[str, Callable[[str, Any, Setting], None], Setting, bool], ...]:
+def declared(owner: type[Settings]) -> Mapping[str, Setting]:
+    """The settings of a class, by field and in their order; those of a class derived from it are the same."""
+    home = _declaring(owner)
+    section, name = _SECTIONS.get(home.__name__, ""), home.__name__
+    fields: dict[str, Setting] = vars(home)["__declared__"]
+    return {field: one._replace(key=f"{section}{field}", python=f"{name}.{field}") for field, one in fields.items()}
+
+
+def _declaring(owner: type[Settings]) -> type[Any]:
+    return next(kind for kind in owner.__mro__ if vars(kind).get("__declared__"))
+
+
+@cache
+def _checks(owner: type[Settings]) -> tuple[tuple[str, Callable[[str, Any, Setting], None], Setting, bool], ...]:
     """For each field that is checked here: how, and whether it may be None."""
     kinds = _declaring(owner).__annotations__
     return tuple(
@@ -159,7 +147,7 @@ def _checks(owner: type[Any]) -> tuple[tuple[str, Callable[[str, Any, Setting], 
 
 
 @cache
-def _meant(owner: type[Any]) -> tuple[tuple[str, Callable[[object], object]], ...]:
+def _meant(owner: type[Settings]) -> tuple[tuple[str, Callable[[object], object]], ...]:
     """The fields whose values people write in more than one way, and what reads them."""
     every = declared(owner).items()
     return tuple((name, MEANT[kind]) for name, one in every if (kind := one.kind.removesuffix("?")) in MEANT)

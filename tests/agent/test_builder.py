@@ -4,6 +4,7 @@ import inspect
 import re
 
 import pytest
+from tests.setting_samples import filled_in
 
 from glidepath import (
     Agent,
@@ -76,11 +77,10 @@ class Watch(Plugin):
 CONSTRAINT, GUARD, POLICY = Free(), Guard(), ProtocolPolicy()
 SOURCE = ToolSource()
 SOURCE.name = "shelf"
-OTHER = {  # for each field a value that is not the default
+NAMED = {  # for a field a value that is not the default; the others follow from what they declare
     "model": MODEL,
     "tools": (look, deliver),
     "tool_sources": (SOURCE,),
-    "system_prompt": "Be brief.",
     "limits": Limits(max_iterations=7),
     "guardrails": GuardrailsConfig(max_error_streak=9),
     "texts": Texts(landing="Land."),
@@ -91,80 +91,34 @@ OTHER = {  # for each field a value that is not the default
     "store": MemoryStore(),
     "event_sink": print,
     "default_execution_mode": ExecutionMode.SEQUENTIAL,
-    "max_tool_calls_per_turn": 3,
-    "max_parallel_tools": 2,
-    "max_image_bytes": 1_000,
-    "max_image_bytes_per_request": 2_000,
-    "max_file_bytes": 3_000,
-    "tool_timeout": 4.0,
-    "temperature": 0.5,
     "max_output_tokens": 900,
-    "reasoning": "low",
     "tool_choice": "required",
-    "strict_tools": True,
     "stop_sequences": ("END",),
-    "seed": 7,
-    "logprobs": 5,
     "extras": {"seed": 1},
     "max_output_tokens_recovery": MaxTokensRecovery.doubling(),
-    "empty_outcome_retry_budget": 2,
     "plain_text_terminal_fallback_tool": "deliver",
     "plain_text_terminal_fallback_eager": True,
     "plain_text_terminal_fallback_eager_nudge": True,
     "graceful_turn_limit_message_provider": str,
     "graceful_turn_limit_grace_provider": int,
     "landing": "steer",
-    "conversation_id": "c1",
-    "model_id": "m1",
     "token_estimator": type("E", (), {"estimate": staticmethod(len)})(),
     "protocol_policy": POLICY,
     "context_window": 9_000,
     "context_strategy": "none",
     "prices": {"scripted": ("1", "2")},
     "unpriced": "estimate:scripted",
-    "unbounded": True,
     "min_output_tokens": 64,
     "max_retries": 1,
     "fallback_models": (ScriptedModel([], name="second"),),
-    "durability": "full",
-    "debug": True,
     "output_type": dict[str, int],
     "deps_type": dict,
     "deps_factory": dict,
     "agent_name": "scout",
-    "connect_timeout": 1.0,
-    "first_chunk_timeout": 2.0,
-    "stall_timeout": 3.0,
-    "call_timeout": 5.0,
-    "start_timeout": 6.0,
-    "hook_timeout": 6.0,
-    "constraint_timeout": 7.0,
-    "kill_switch_grace": 8.0,
-    "thinking_tags": True,
 }
-LIMITS = {
-    "max_iterations": 5,
-    "max_tokens": 90_000,
-    "max_cost": "0.5",
-    "timeout": 60.0,
-    "max_tool_calls": 9,
-    "max_depth": 2,
-    "max_descendants": 4,
-    "grace_iterations": 1,
-    "landing_tokens": 500,
-    "landing_seconds": 3.0,
-    "scope": "session",
-}
-GUARDRAILS = {
-    "max_tokens_recoveries": 1,
-    "max_repeated_tool_steps": 4,
-    "max_error_streak": 6,
-    "read_only_loop_threshold": 8,
-    "max_premature_end_recoveries": 3,
-    "max_empty_recoveries": 2,
-    "reserve_tokens": 100,
-    "reserve_cost_fraction": "0.2",
-}
+OTHER = filled_in(LoopConfig, NAMED)
+LIMITS = filled_in(Limits, {"max_cost": "0.5", "timeout": 60.0, "max_tokens": 90_000, "landing_tokens": 500})
+GUARDRAILS = filled_in(GuardrailsConfig, {"reserve_cost_fraction": "0.2"})
 
 
 # --- one method for every setting -------------------------------------------------------------------------------
@@ -208,11 +162,13 @@ def test_a_setting_that_lives_elsewhere_is_named_with_its_place(name, hint):
 
 
 def test_every_field_is_tried():
-    assert set(OTHER) == set(FIELDS)
-    assert set(LIMITS) == set(Limits.__struct_fields__)
-    assert set(GUARDRAILS) == set(GuardrailsConfig.__struct_fields__)
-    default = LoopConfig(model=ScriptedModel([]))
-    assert [name for name in OTHER if OTHER[name] == getattr(default, name)] == []
+    for given, kind, default in (
+        (OTHER, LoopConfig, LoopConfig(model=ScriptedModel([]))),
+        (LIMITS, Limits, Limits()),
+        (GUARDRAILS, GuardrailsConfig, GuardrailsConfig()),
+    ):
+        assert set(given) == set(kind.__struct_fields__)
+        assert [name for name in given if given[name] == getattr(default, name)] == []
 
 
 def said(field):
@@ -447,7 +403,8 @@ def test_a_child_lands_and_delegates_like_its_parent_and_has_its_own_limits():
     parent = AgentBuilder().model(MODEL).prices({"scripted": (1, 1)}).limits(PARENTS).build()
     child = parent.child_builder().max_iterations(10).build()
     same = {"max_depth", "max_descendants", "grace_iterations", "landing_tokens", "landing_seconds"}
-    assert {name for name in Limits.__struct_fields__ if getattr(child.limits, name) == getattr(PARENTS, name)} == same
+    said = [name for name in Limits.__struct_fields__ if getattr(PARENTS, name) != getattr(Limits(), name)]
+    assert {name for name in said if getattr(child.limits, name) == getattr(PARENTS, name)} == same
     assert (child.limits.max_iterations, child.limits.max_tokens) == (10, None)
 
 

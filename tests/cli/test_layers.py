@@ -322,7 +322,7 @@ def test_a_flag_s_name_in_a_file_is_answered_with_the_key(tmp_path, key, meant):
         (("sim", "--zzzzzz"), "there is no flag --zzzzzz\n"),
         (("sessions", "delete", "x", "--yes"), "there is no flag --yes; leave it out: nothing is asked here"),
         (("sessions", "tag", "x", "work"), "unexpected argument 'work' (to add a tag, use --add TAG)"),
-        (("sessions", "migrate", "--to", "x.db"), "there is no flag --to; write TARGET without a flag"),
+        (("sessions", "backup", "--to", "x.db"), "there is no flag --to; write FILE without a flag"),
         (("wallets", "set", "x", "--max-budget-usd", "5"), "did you mean --max-cost?"),
         (("wallets", "set", "x", "--budget", "5"), "did you mean --max-cost?"),
         (("runs", "list", "--limits", "5"), "did you mean --limit?"),

@@ -108,7 +108,8 @@ def test_every_flag_in_the_documentation_exists():
             continue
         for line in page.read_text(encoding="utf-8").splitlines():
             if command := re.search(r"(?<!--frameworks )glidepath .*", line):  # what a benchmark is told is not ours
-                unknown = set(re.findall(r"(?<![\w-])--[a-z][a-z-]+", command[0])) - known - {"--config"}
+                ours = command[0].partition(" -- ")[0]  # what follows belongs to the command behind the gate
+                unknown = set(re.findall(r"(?<![\w-])--[a-z][a-z-]+", ours)) - known - {"--config"}
                 assert not unknown, f"{page.name}: {line}"
 
 
@@ -123,7 +124,7 @@ def _helps(parser):
             yield from _helps(sub)
 
 
-SAMPLES = sorted((ROOT / "config" / "samples").iterdir())
+SAMPLES = sorted(path for path in (ROOT / "config" / "samples").iterdir() if path.name != "gate.toml")
 
 
 @pytest.mark.parametrize("path", SAMPLES, ids=lambda path: path.name)

@@ -4,7 +4,7 @@ import math
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
-from glidepath._wire import Settings, asdict, replace
+from glidepath._wire import asdict, replace
 from glidepath.constraints import LIMIT_KINDS
 from glidepath.errors import ConfigurationError, close_to, shown
 from glidepath.guards import GuardrailsConfig
@@ -13,7 +13,7 @@ from glidepath.plurals import how_many
 from glidepath.quantities import share_of
 from glidepath.run import Place, Watch
 from glidepath.sessions.session import checked_id
-from glidepath.setting import FREE, HIGHER, LOWER, Declared, Setting, check_fields, with_settings
+from glidepath.setting import FREE, HIGHER, LOWER, DeclaredSettings, check_fields, setting
 from glidepath.spi import Remaining
 
 if TYPE_CHECKING:
@@ -49,8 +49,7 @@ OTHER_LIMIT_NAMES = {  # what a limit is called on the command line, in older fi
 }
 
 
-@with_settings
-class Limits(Settings, frozen=True, kw_only=True):
+class Limits(DeclaredSettings, frozen=True, kw_only=True):
     """What one run may use, its descendants included. Absent means unlimited.
 
     `max_tokens` is always the total of input and output; `max_cost` is in dollars. `grace_iterations` is how many
@@ -58,20 +57,77 @@ class Limits(Settings, frozen=True, kw_only=True):
     they bound all runs of a session together, the whole conversation; `timeout` still applies to each run.
     """
 
-    # Evaluated here, as those of `LoopConfig`.
-    # fmt: off
-    max_iterations: Declared[int | None, Setting("int?", "model turns", flag="--max-turns", seed="max_steps", metavar="N", default=50, found=LOWER, in_python="model turns, those of descendants included; at least 1")] = None
-    max_tokens: Declared[int | None, Setting("int?", "tokens in total, input and output", flag="--max-tokens", seed="token_budget", metavar="N", found=LOWER, in_python="input and output together, descendants included")] = None
-    max_cost: Declared[Decimal | str | float | None, Setting("money?", "dollars in total", flag="--max-budget-usd", seed="cost_limit", metavar="USD", found=LOWER, in_python="dollars, best as a str or Decimal, descendants included")] = None
-    timeout: Declared[float | None, Setting("seconds?", "time for the whole run: seconds, or 90s, 30m, 1h30m", flag="--timeout", seed="timeout", metavar="TIME", default=1800.0, found=LOWER, in_python="seconds for the whole run")] = None
-    max_tool_calls: Declared[int | None, Setting("int?", "tool calls in total", flag="--max-tool-calls", metavar="N", found=LOWER)] = None
-    max_depth: Declared[int, Setting("int", "how deep agents may be spawned", found=LOWER)] = 3
-    max_descendants: Declared[int, Setting("int", "how many agents may be spawned", found=LOWER)] = 32
-    grace_iterations: Declared[int | None, Setting("count", "turns between the wind-down notice and the turn limit; 0 sends no notice", found=FREE, needs="max_iterations", in_python="turns between notice and limit; None chooses, 0 sends no notice")] = None
-    landing_tokens: Declared[int, Setting("int", "tokens kept back for the landing answer", found=HIGHER)] = 1024
-    landing_seconds: Declared[float, Setting("seconds", "time kept back for the landing answer", found=HIGHER, in_python="seconds for the landing call; at most a quarter of timeout")] = 20
-    scope: Declared[str, Setting("choice", "whether the limits bound each run, or all runs of a session together", choices=("run", "session"), found=("run", "session"), see="[wallets](wallets.md#a-whole-conversation)")] = "run"
-    # fmt: on
+    max_iterations: int | None = setting(
+        "int?",
+        "model turns",
+        default=None,
+        flag="--max-turns",
+        seed="max_steps",
+        metavar="N",
+        cli_default=50,
+        found=LOWER,
+        in_python="model turns, those of descendants included; at least 1",
+    )
+    max_tokens: int | None = setting(
+        "int?",
+        "tokens in total, input and output",
+        default=None,
+        flag="--max-tokens",
+        seed="token_budget",
+        metavar="N",
+        found=LOWER,
+        in_python="input and output together, descendants included",
+    )
+    max_cost: Decimal | str | float | None = setting(
+        "money?",
+        "dollars in total",
+        default=None,
+        flag="--max-budget-usd",
+        seed="cost_limit",
+        metavar="USD",
+        found=LOWER,
+        in_python="dollars, best as a str or Decimal, descendants included",
+    )
+    timeout: float | None = setting(
+        "seconds?",
+        "time for the whole run: seconds, or 90s, 30m, 1h30m",
+        default=None,
+        flag="--timeout",
+        seed="timeout",
+        metavar="TIME",
+        cli_default=1800.0,
+        found=LOWER,
+        in_python="seconds for the whole run",
+    )
+    max_tool_calls: int | None = setting(
+        "int?", "tool calls in total", default=None, flag="--max-tool-calls", metavar="N", found=LOWER
+    )
+    max_depth: int = setting("int", "how deep agents may be spawned", default=3, found=LOWER)
+    max_descendants: int = setting("int", "how many agents may be spawned", default=32, found=LOWER)
+    grace_iterations: int | None = setting(
+        "count",
+        "turns between the wind-down notice and the turn limit; 0 sends no notice",
+        default=None,
+        found=FREE,
+        needs="max_iterations",
+        in_python="turns between notice and limit; None chooses, 0 sends no notice",
+    )
+    landing_tokens: int = setting("int", "tokens kept back for the landing answer", default=1024, found=HIGHER)
+    landing_seconds: float = setting(
+        "seconds",
+        "time kept back for the landing answer",
+        default=20,
+        found=HIGHER,
+        in_python="seconds for the landing call; at most a quarter of timeout",
+    )
+    scope: str = setting(
+        "choice",
+        "whether the limits bound each run, or all runs of a session together",
+        default="run",
+        choices=("run", "session"),
+        found=("run", "session"),
+        see="[wallets](wallets.md#a-whole-conversation)",
+    )
 
     if TYPE_CHECKING:  # what is given may be "50k" or "5m"; what is kept is a number
 

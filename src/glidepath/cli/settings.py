@@ -19,31 +19,124 @@ def _own(key: str, kind: str, help: str, flag: str = "", seed: str = "", **more:
     return Setting(kind, help, flag, seed, key=key, **more)
 
 
-# fmt: off
 _TOOLS = (
     _own("mcp", "table", "MCP servers whose tools the model may call: [mcp.servers.NAME]; also pins and lock"),
-    _own("mcp_config", "text?", "a JSON file with mcpServers, read in addition to the configuration", "--mcp-config", metavar="FILE", in_file=False),
-    _own("workspace", "text", "the folder the tools work in (default: the current one)", "--workspace", metavar="DIR", found=INSIDE),
-    _own("sandbox", "choice", "the shell tool's sandbox: auto uses it if installed, require insists on it", "--sandbox", choices=("auto", "require", "off"), default="auto", found=("auto", "require")),
-    _own("shell_home", "text?", "HOME for shell commands, read-only in the sandbox (default: an empty folder)", "--shell-home", metavar="DIR"),
-    _own("secret_files", "names", "files that a person is asked about before they are read, instead of .env, keys and the like", "--secret-files", metavar="NAMES"),
-    _own("allow_protected", "names", "protected files that the tools may write, such as .vscode/tasks.json", "--allow-protected", metavar="PATHS"),
-    _own("redact", "text?", "a function that rewrites messages before they are stored: python:module:function", "--redact", metavar="NAME"),
-    _own("approve", "choice", "calls that need a person's approval: ask, approve all of them, or deny them", "--approve", choices=("ask", "all", "deny"), default="ask", in_file=False),
-    _own("edits", "choice", "what write and edit do: ask a person first (the default in chat), or apply the change", "--edits", choices=("ask", "apply"), found=("ask",)),
-    _own("agents_md", "bool", "give the model the AGENTS.md of a folder that you trust", "--agents-md", default=True, found=FREE),
+    _own(
+        "mcp_config",
+        "text?",
+        "a JSON file with mcpServers, read in addition to the configuration",
+        "--mcp-config",
+        metavar="FILE",
+        in_file=False,
+    ),
+    _own(
+        "workspace",
+        "text",
+        "the folder the tools work in (default: the current one)",
+        "--workspace",
+        metavar="DIR",
+        found=INSIDE,
+    ),
+    _own(
+        "sandbox",
+        "choice",
+        "the shell tool's sandbox: auto uses it if installed, require insists on it",
+        "--sandbox",
+        choices=("auto", "require", "off"),
+        default="auto",
+        found=("auto", "require"),
+    ),
+    _own(
+        "shell_home",
+        "text?",
+        "HOME for shell commands, read-only in the sandbox (default: an empty folder)",
+        "--shell-home",
+        metavar="DIR",
+    ),
+    _own(
+        "secret_files",
+        "names",
+        "files that a person is asked about before they are read, instead of .env, keys and the like",
+        "--secret-files",
+        metavar="NAMES",
+    ),
+    _own(
+        "allow_protected",
+        "names",
+        "protected files that the tools may write, such as .vscode/tasks.json",
+        "--allow-protected",
+        metavar="PATHS",
+    ),
+    _own(
+        "redact",
+        "text?",
+        "a function that rewrites messages before they are stored: python:module:function",
+        "--redact",
+        metavar="NAME",
+    ),
+    _own(
+        "approve",
+        "choice",
+        "calls that need a person's approval: ask, approve all of them, or deny them",
+        "--approve",
+        choices=("ask", "all", "deny"),
+        default="ask",
+        in_file=False,
+    ),
+    _own(
+        "edits",
+        "choice",
+        "what write and edit do: ask a person first (the default in chat), or apply the change",
+        "--edits",
+        choices=("ask", "apply"),
+        found=("ask",),
+    ),
+    _own(
+        "agents_md",
+        "bool",
+        "give the model the AGENTS.md of a folder that you trust",
+        "--agents-md",
+        default=True,
+        found=FREE,
+    ),
     _own("yes", "bool", "give the embedded model more tools than it can handle", "--yes", in_file=False),
 )
 _STORE = (
-    _own("wallet", "text?", "draw from this wallet in the store; `glidepath wallets` makes and lists them", "--wallet", metavar="NAME"),
+    _own(
+        "wallet",
+        "text?",
+        "draw from this wallet in the store; `glidepath wallets` makes and lists them",
+        "--wallet",
+        metavar="NAME",
+    ),
 )
 _DISPLAY = (
-    _own("telemetry.otel", "bool", "send spans and metrics to OpenTelemetry, set up by the usual OTEL_* variables", "--otel"),
+    _own(
+        "telemetry.otel",
+        "bool",
+        "send spans and metrics to OpenTelemetry, set up by the usual OTEL_* variables",
+        "--otel",
+    ),
     _own("telemetry.content", "bool", "also record messages, arguments and results on spans"),
-    _own("output_format", "choice", "what is printed: text, one json object, or stream-json (one event per line)", "--output-format", choices=("text", "json", "stream-json"), default="text", found=FREE),
-    _own("streaming", "bool", "show the answer while it is written; display only", "--streaming", "streaming", default=True, found=FREE),
+    _own(
+        "output_format",
+        "choice",
+        "what is printed: text, one json object, or stream-json (one event per line)",
+        "--output-format",
+        choices=("text", "json", "stream-json"),
+        default="text",
+        found=FREE,
+    ),
+    _own(
+        "streaming",
+        "bool",
+        "show the answer while it is written; display only",
+        "--streaming",
+        "streaming",
+        default=True,
+        found=FREE,
+    ),
 )
-# fmt: on
 _BEHIND = {"tools": _TOOLS, "store": _STORE}
 """The command line's own settings, by the agent's setting they follow."""
 SETTINGS: tuple[Setting, ...] = (

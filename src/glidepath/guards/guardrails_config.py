@@ -3,9 +3,8 @@
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
-from glidepath._wire import Settings
 from glidepath.errors import ConfigurationError, close_to, shown
-from glidepath.setting import HIGHER, LOWER, LOWER_NOT_ZERO, Declared, Setting, check_fields, with_settings
+from glidepath.setting import HIGHER, LOWER, LOWER_NOT_ZERO, DeclaredSettings, check_fields, setting
 
 if TYPE_CHECKING:
     Fraction = Decimal | str | float
@@ -13,21 +12,47 @@ else:  # a decoder allows only one type that is written as a string
     Fraction = Any
 
 
-@with_settings
-class GuardrailsConfig(Settings, frozen=True, kw_only=True):
+class GuardrailsConfig(DeclaredSettings, frozen=True, kw_only=True):
     """The guardrails of an agent. 0 switches a guard off; None leaves the optional one off."""
 
-    # Evaluated here, as those of `LoopConfig`.
-    # fmt: off
-    max_tokens_recoveries: Declared[int, Setting("count", "continuations of a truncated answer; 0 is off", seed="guardrails.max_tokens_recoveries", found=LOWER)] = 2
-    max_repeated_tool_steps: Declared[int, Setting("count", "repeats of the same calls until the tools are withdrawn; 0 is off", seed="guardrails.max_repeated_tool_steps", found=LOWER_NOT_ZERO)] = 3
-    max_error_streak: Declared[int, Setting("count", "equal errors in a row until the tool is withdrawn; 0 is off", found=LOWER_NOT_ZERO)] = 5
-    read_only_loop_threshold: Declared[int | None, Setting("count?", "steps of read-only tools until a nudge; 8 is a good start", found=LOWER)] = None
-    max_premature_end_recoveries: Declared[int, Setting("count", "re-prompts after an empty reply to a tool error; 0 is off", found=LOWER)] = 2
-    max_empty_recoveries: Declared[int, Setting("count", "re-prompts after an empty answer; 0 is off", found=LOWER)] = 1
-    reserve_tokens: Declared[int, Setting("count", "tokens left above the reserve at which the model is told to wrap up", seed="guardrails.reserve_tokens", found=HIGHER)] = 512
-    reserve_cost_fraction: Declared["Fraction", Setting("fraction", "share of the money at which the model is told to wrap up", seed="guardrails.reserve_cost_fraction", found=HIGHER)] = "0.1"
-    # fmt: on
+    max_tokens_recoveries: int = setting(
+        "count",
+        "continuations of a truncated answer; 0 is off",
+        default=2,
+        seed="guardrails.max_tokens_recoveries",
+        found=LOWER,
+    )
+    max_repeated_tool_steps: int = setting(
+        "count",
+        "repeats of the same calls until the tools are withdrawn; 0 is off",
+        default=3,
+        seed="guardrails.max_repeated_tool_steps",
+        found=LOWER_NOT_ZERO,
+    )
+    max_error_streak: int = setting(
+        "count", "equal errors in a row until the tool is withdrawn; 0 is off", default=5, found=LOWER_NOT_ZERO
+    )
+    read_only_loop_threshold: int | None = setting(
+        "count?", "steps of read-only tools until a nudge; 8 is a good start", default=None, found=LOWER
+    )
+    max_premature_end_recoveries: int = setting(
+        "count", "re-prompts after an empty reply to a tool error; 0 is off", default=2, found=LOWER
+    )
+    max_empty_recoveries: int = setting("count", "re-prompts after an empty answer; 0 is off", default=1, found=LOWER)
+    reserve_tokens: int = setting(
+        "count",
+        "tokens left above the reserve at which the model is told to wrap up",
+        default=512,
+        seed="guardrails.reserve_tokens",
+        found=HIGHER,
+    )
+    reserve_cost_fraction: "Fraction" = setting(
+        "fraction",
+        "share of the money at which the model is told to wrap up",
+        default="0.1",
+        seed="guardrails.reserve_cost_fraction",
+        found=HIGHER,
+    )
 
     def __post_init__(self) -> None:
         check_fields(self, "GuardrailsConfig.")

@@ -100,15 +100,16 @@ class RepetitionGuard:
         "_pairs",
         "_parts",
         "_results",
+        "_saved",
         "_seen",
         "_signature",
         "_span",
         "_state",
-        "_steps",
         "_texts",
         "_told",
         "_tool_names",
         "_tools",
+        "_unsaved",
         "_width",
     )
 
@@ -123,7 +124,7 @@ class RepetitionGuard:
         self._signature = ""
         self._tool_names = ""  # of the tools in this step that can be withdrawn
         self._pairs = ""
-        self._steps = 0
+        self._unsaved = self._saved = 0  # steps that no journal has yet, and those of the window when it had all
         _fill_in(state, self._width)
         self._calls: list[str] = state["calls"]  # signatures of the last sets of calls
         self._results: list[str] = state["results"]  # and of what they returned
@@ -197,28 +198,27 @@ class RepetitionGuard:
         self._results.append(outcome)
         self._tools.append(self._tool_names)
         self._parts.append(self._pairs)
-        self._steps += 1
+        self._unsaved += 1
         if len(calls) > self._width:
             del calls[0], self._results[0], self._tools[0], self._parts[0]
         return verdict
 
     # --- what a journal writes ----------------------------------------------------------------------------------
 
-    def mark(self) -> tuple[int, int] | None:
-        """Where the window is, for a journal: steps so far, and those that are kept. None once a nudge was told."""
-        return None if self._told else (self._steps, len(self._calls))
+    def take_changes(self) -> dict[str, Any] | None:
+        """Patches for what came since this was last asked; None when a journal must compare the whole state.
 
-    def since(self, before: tuple[int, int]) -> tuple[tuple[int, int], dict[str, Any]] | None:
-        """The mark now, and what a journal that was written at an earlier one must add; None when it must compare."""
-        (then, kept_then), steps, many = before, self._steps, len(self._calls)
+        That is so once a nudge was told: from then on the window repeats itself, and most of it is as it was.
+        """
+        new, many = self._unsaved, len(self._calls)
+        dropped = self._saved + new - many
+        self._unsaved, self._saved = 0, many
         if self._told:
             return None
-        if steps == then:
-            return before, {}
-        new = steps - then
-        left = kept_then + new - many
+        if not new:
+            return {}
         lists = zip(_LISTS, (self._calls, self._results, self._tools, self._parts), strict=True)
-        return (steps, many), {name: ("[", left, texts[-new:]) for name, texts in lists}
+        return {name: ("[", dropped, texts[-new:]) for name, texts in lists}
 
     # --- circles ------------------------------------------------------------------------------------------------
 

@@ -41,7 +41,7 @@ class ErrorStreakGuard:
         if state:
             self.streaks, self._row = kept(state, "streaks", {}), kept(state, "row", [0, 0])
             if len(self._row) != 2 or any(len(streak) != 3 for streak in self.streaks.values()):  # noqa: PLR2004
-                self.new_run()  # kept by an older version, which looked at the kind alone
+                self.new_run()  # an imported journal may say anything
 
     def new_run(self) -> None:
         """Forget what an earlier run did."""

@@ -116,33 +116,28 @@ looks = st.lists(st.tuples(ordinary | st.lists(few, min_size=1, max_size=2), st.
 
 
 @given(looks)
-def test_the_patches_of_a_journal_lead_from_any_mark_to_the_next(trace):
+def test_the_patches_of_a_journal_lead_from_any_commit_to_the_next(trace):
     player = Player(GuardrailsConfig(max_error_streak=0))
     guard, live = player.guards[0], player.metadata["guardrails"]["repetition"]
-    known, before = copy.deepcopy(live), guard.mark()
+    known, compared = copy.deepcopy(live), guard.take_changes() is None
     for batch, look in trace:
         player.one(batch)
         if not look:
             continue
-        now = guard.mark()
-        if before is None or now is None:  # a journal compares, then
+        news = guard.take_changes()
+        if compared or news is None:  # a journal compares, then
             known = copy.deepcopy(live)
-        elif now != before:
-            mark, news = guard.since(before)
-            assert mark == now
-            known = apply(known, json.loads(json.dumps(["{", news, []])))
         else:
-            assert guard.since(before) == (now, {})
+            known = apply(known, json.loads(json.dumps(["{", news, []])))
         assert known == live
-        before = now
+        assert guard.take_changes() in (None, {})
+        compared = news is None
 
 
-def test_a_mark_tells_one_ordinary_step_without_a_comparison():
+def test_a_guard_tells_one_ordinary_step_without_a_comparison():
     player = Player()
     guard, told = player.guards[0], []
-    mark = guard.mark()
     for n in range(15):
         player.one([Call("search", f"found {n}", None, {"q": n})])
-        mark, news = guard.since(mark)
-        told.append(news.keys())
+        told.append(guard.take_changes().keys())
     assert told == [{"calls", "results", "tools", "parts"}] * 15
