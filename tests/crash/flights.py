@@ -255,7 +255,9 @@ class Server:
     """The fork server, as a test sees it."""
 
     def __init__(self) -> None:
-        environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parent), "PYTHONWARNINGS": "default"}
+        # The code under test, wherever this process has it from.
+        path = os.pathsep.join(filter(None, (str(Path(__file__).parent), os.environ.get("PYTHONPATH"))))
+        environment = {**os.environ, "PYTHONPATH": path, "PYTHONWARNINGS": "default"}
         for name in list(environment):
             if name.startswith("COV"):
                 del environment[name]

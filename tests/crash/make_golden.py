@@ -3,7 +3,7 @@
     python tests/crash/make_golden.py tests/crash/golden/RELEASE [SCENE ...]
 
 Run it once for every release, before it is tagged, and commit the folder. A test folds all of them with every later
-release. `SCENES` use only what there was before the first release, so that they can be written with any.
+release.
 """
 
 import asyncio
@@ -163,12 +163,6 @@ async def family(store):
     await agent(store, [[("d1", "delegate", {"task": "work"})]], also=[helper]).run("delegate", session="s")
 
 
-SCENES = (done, crashed, resumed, paused, decided, landed, cancelled, fallback, family)
-
-
-# --- what 0.1.0 brought ---------------------------------------------------------------------------------------------
-
-
 async def mailed(store):
     from glidepath.sessions.inbox import decide, send
 
@@ -254,7 +248,10 @@ async def charged(store):
     await agent(store, script, also=[helper]).run("delegate", session="s")
 
 
-LATER = (mailed, steered, undecided, based, forked, imported, repaired, redacted, charged)
+SCENES = (
+    *(done, crashed, resumed, paused, decided, landed, cancelled, fallback, family),
+    *(mailed, steered, undecided, based, forked, imported, repaired, redacted, charged),
+)
 
 
 def revive(store):
@@ -291,7 +288,7 @@ def read_by_this_release(folded):
 async def main(place, *names):
     """Write them all, or these."""
     place.mkdir(parents=True, exist_ok=True)
-    for scene in (*SCENES, *LATER):
+    for scene in SCENES:
         if names and scene.__name__ not in names:
             continue
         store = Mortal()

@@ -2,13 +2,10 @@
 
 import asyncio
 
-import pytest
-
 from glidepath import Agent, Limits, LoopOutcome, tool
 from glidepath.messages import StreamEnd, TextDelta, ToolCallDelta, Usage, codec
-from glidepath.sessions import MemoryStore, SqliteStore
+from glidepath.sessions import SqliteStore
 from glidepath.sessions.archive import read_journal
-from glidepath.sessions.scribe import Scribe
 
 OVERHEAD = 1024
 
@@ -73,26 +70,3 @@ def test_g19_turn_5000_writes_what_turn_20_writes(tmp_path):
     _, _, sizes = fly(tmp_path / "s.db", 5000)
     early, late = sum(sizes[20:120]), sum(sizes[-120:-20])
     assert late < early * 1.1
-
-
-class Later(MemoryStore):
-    """Takes a commit when it is awaited."""
-
-    async def append(self, lease, commit, **how):
-        await asyncio.sleep(0)
-        return super().append(lease, commit, **how)
-
-
-@pytest.mark.parametrize("store", [MemoryStore, Later])
-def test_an_ordinary_commit_takes_the_short_way_also_after_one_that_had_to_be_awaited(store, monkeypatch):
-    long, commit = [], Scribe._commit
-    monkeypatch.setattr(Scribe, "_commit", lambda self, *args: long.append(self.number) or commit(self, *args))
-
-    async def scene():
-        kept = store()
-        agent = Agent(model=Endless(8), tools=[look], store=kept, limits=Limits(max_iterations=50))
-        assert (await agent.run("go", session="s")).outcome is LoopOutcome.DONE
-        return (await kept.load("s"))[0].head
-
-    head = asyncio.run(scene())
-    assert long == [0, 1, head - 1]  # the beginning, the first call of the model, which nothing precedes, and the end

@@ -123,7 +123,7 @@ def test_an_import_that_was_cut_short_has_no_authority_either():
             ours = agent(store, [say("fine")], tools)
             refused = await ours.resume("s")
             assert (refused.outcome, done) == (LoopOutcome.FAILED, [])
-            assert "session 's' is an unfinished copy: import, fork or migrate it again" in refused.text
+            assert "session 's' is an unfinished copy: import or fork it again" in refused.text
             store.left = 99
             await import_journal(store, exported)
             paused = await ours.resume("s")

@@ -291,7 +291,6 @@ COMMANDS = (
     ("sessions", "export", "{}"),
     ("sessions", "delete", "{}"),
     ("sessions", "delete", "--older-than", "1d", "--state", "any"),
-    ("sessions", "migrate", "sqlite:other.db"),
     ("runs", "list", "--children"),
     ("runs", "show", "{}"),
     ("runs", "show", "{}", "--json"),

@@ -1,7 +1,10 @@
 """`run_sync`: the same run for code without a loop, and for code inside one."""
 
 import asyncio
+import subprocess
+import sys
 import threading
+from pathlib import Path
 
 import pytest
 
@@ -59,3 +62,39 @@ def test_a_sync_tool_that_blocks_forever_does_not_keep_the_loop_from_closing():
     release.set()
     assert result.text == "without it"
     assert [item.kind for item in result.abandoned] == ["thread"]
+
+
+def hit(where, nth, folder):
+    """How a run ends in a process where a signal handler raises at the `nth` call of this function of asyncio."""
+    program = [sys.executable, "-W", "ignore", Path(__file__).with_name("hit_loop.py"), where, str(nth), folder]
+    done = subprocess.run(program, capture_output=True, text=True, timeout=30, check=False)
+    return done.stdout.split(), done.stderr
+
+
+@pytest.mark.process
+@pytest.mark.parametrize("nth", [1, 2, 3])
+def test_a_loop_whose_last_callback_was_hit_by_a_signal_handler_still_ends(nth, tmp_path):
+    """asyncio logs what is raised in a callback and goes on; the one that stops the loop is not called again."""
+    ended, said = hit("_run_until_complete_cb", nth, tmp_path)
+    assert ended in (["DONE", "hit", "DONE"], ["raised", "hit", "DONE"]), said
+
+
+@pytest.mark.process
+@pytest.mark.parametrize("nth", range(1, 11))
+def test_a_loop_that_was_hit_between_two_steps_ends_and_raises_what_hit_it(nth, tmp_path):
+    """The step of a task is lost: nobody will ever call that task again. The store serves the next run."""
+    ended, said = hit("_run", nth, tmp_path)
+    assert ended in (["DONE", "hit", "DONE"], ["raised", "hit", "DONE"]), said
+
+
+def test_what_a_callback_of_somebody_else_raises_is_logged_and_the_run_goes_on(caplog):
+    @tool
+    async def slip() -> str:
+        """Slip."""
+        asyncio.get_running_loop().call_soon(lambda: 1 // 0)
+        await asyncio.sleep(0.01)
+        return "slipped"
+
+    agent = Agent(model=ScriptedModel([call("slip"), "done"]), tools=[slip], limits=LIMITS)
+    assert agent.run_sync("go").outcome is LoopOutcome.DONE
+    assert "ZeroDivisionError" in caplog.text

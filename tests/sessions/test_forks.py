@@ -405,7 +405,7 @@ def test_a_fork_that_fails_leaves_nothing_behind_unless_its_name_is_known():
             bench.store.room = 99
             assert sorted(entry.session_id for entry in await bench.store.entries()) == ["mine", "s"]
             refused = await bench.agent(say("x")).resume("mine")
-            assert "session 'mine' is an unfinished copy: import, fork or migrate it again" in refused.text
+            assert "session 'mine' is an unfinished copy: import or fork it again" in refused.text
             made = await fork(bench.store, "s", name="mine")
             assert texts(await bench.agent().resume(made.session_id)) == texts(await bench.agent().resume("s"))
 

@@ -17,7 +17,6 @@ from glidepath.sessions.chain import plain_payload, verified
 from glidepath.sessions.finding import annotate, find_sessions
 from glidepath.sessions.fold import fold
 from glidepath.sessions.inbox import decide, send
-from glidepath.sessions.migrate import migrate
 from glidepath.sessions.redaction import Redactor
 from glidepath.sessions.scribe import Scribe
 from glidepath.teams import Member, Team, TeamExecutionRequest
@@ -374,17 +373,5 @@ def test_a_tag_that_would_be_redacted_is_refused_and_left_out_of_copies():
         with pytest.raises(ConfigurationError, match=r"tags: 1 of these would be redacted; choose others"):
             await annotate(store, "s", tags=["may", "sk-9"])
         assert (await find_sessions(inner)).sessions[0].tags == ("june",)
-
-    asyncio.run(fly())
-
-
-def test_a_store_that_redacts_takes_no_unchanged_copies():
-    async def fly():
-        plain_store, inner = MemoryStore(), MemoryStore()
-        await Agent(model=ScriptedModel([say("hunter2")]), limits=LIMITS, store=plain_store).run("go", session="s")
-        with pytest.raises(ConfigurationError, match="export and import"):
-            await migrate(plain_store, RedactingStore(inner, hide))
-        assert await inner.entries() == []
-        assert (await migrate(RedactingStore(plain_store, hide), inner)).moved == ("s",)
 
     asyncio.run(fly())

@@ -9,11 +9,12 @@ from glidepath.run.cancel import CancelToken
 from glidepath.run.hooks import HookFault, Opinion, about, opinion, report, take_all, to_read
 from glidepath.run.inside import INHERIT, Inherit, Place
 from glidepath.run.interrupting import interruptible, interruptible_within
+from glidepath.run.interrupts import Interrupt, LetGo, Signal, Stopped, Why
 from glidepath.run.plan import Ending, Plan, Touchdown
 from glidepath.run.snapshot import Offspring, Resumption, restore_meter, snapshot_of
 from glidepath.run.state import Run
 from glidepath.run.stream import HIGH_WATER, RunStream
-from glidepath.run.watch import Interrupt, LetGo, Signal, Stopped, Watch, Why
+from glidepath.run.watch import Watch
 
 if TYPE_CHECKING:
     from glidepath.run.decisions import Decision, answer, approve, deny

@@ -14,6 +14,7 @@ from glidepath.ledger import Amount, Meter, Reservation
 from glidepath.messages import ToolResultMessage, Usage
 from glidepath.money import SATURATED, pico_of
 from glidepath.outcome import Charge, ResultKind, RunResult, Spend, dollars
+from glidepath.run.unsaved import Unsaved
 
 if TYPE_CHECKING:
     from glidepath.run.state import Run
@@ -98,6 +99,7 @@ def _charged(
 class Spending(Record, eq=False, kw_only=True, gc=False):
     """What the run has spent, by whom, and what is set aside for it."""
 
+    unsaved: Unsaved
     account: Account
     """Of the model in use."""
     other_accounts: Mapping[str, Account] = _NOTHING
@@ -148,6 +150,7 @@ class Spending(Record, eq=False, kw_only=True, gc=False):
         self.money += money
         calls = 1 if before is None else 0
         self.child_accounts = _charged(self.child_accounts, name, usage, money, calls)
+        self.unsaved["children_spent"] = None
 
     def switch(self, before: str, now: str) -> None:
         """Another model is in use: each has its own account."""
@@ -217,6 +220,14 @@ class Spending(Record, eq=False, kw_only=True, gc=False):
             # Also when nothing is left to give back: a waiter must not count on a run that has ended.
             meter.give_back(self.landing_reserve if self.admitted else _NO_AMOUNT)
             self.admitted = False
+
+
+def dispute(meter: Meter, amount: Amount) -> None:
+    """Note, in the whole lineage, how much of what is charged next no call explains."""
+    with meter.tree.lock:
+        for node in meter.lineage:
+            tokens, money = node.disputed
+            node.disputed = min(tokens + amount.tokens, SATURATED), min(money + amount.money, SATURATED)
 
 
 def breakdown(run: Run) -> tuple[Spend, ...]:

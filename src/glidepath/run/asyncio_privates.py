@@ -48,6 +48,16 @@ def set_running(loop: asyncio.AbstractEventLoop | None) -> None:
     asyncio.events._set_running_loop(loop)
 
 
+def callback_of(handle: object) -> object:
+    """What a handle calls: the loop's exception handler is told only of the handle."""
+    return getattr(handle, "_callback", None)
+
+
+def awaited_by(task: asyncio.Task[Any]) -> asyncio.Future[Any] | None:
+    """What a task waits for; None while it runs, or is about to."""
+    return getattr(task, "_fut_waiter", None)
+
+
 def run_handle(handle: asyncio.Handle) -> None:
     """Run a callback that is ready, as every loop does."""
     handle._run()

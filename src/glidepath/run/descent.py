@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 
 from glidepath._wire import Record
 from glidepath.outcome import StopCause, ValidationRecord, Verdict
+from glidepath.run.unsaved import Unsaved
 
 
 class Descent(Record, eq=False, gc=False):
@@ -15,6 +16,7 @@ class Descent(Record, eq=False, gc=False):
     SURVIVES: ClassVar[tuple[str, ...]] = ("landing_calls", "withdrawal", "withdrawn", "notices_told")
     UNTIL_IT_ENDS: ClassVar[tuple[str, ...]] = ("verdict", "notice", "wind_down", "final_turn", "work_withdrawn")
 
+    unsaved: Unsaved
     begun: bool = False
     """Something of what follows is set: a turn may not be ordinary."""
     soft_at: float = inf
@@ -43,6 +45,7 @@ class Descent(Record, eq=False, gc=False):
         """Land at the next checkpoint, for this reason."""
         self.verdict = verdict
         self.begun = True
+        self.unsaved["verdict"] = None
 
     def condemn_first(self, verdict: Verdict) -> None:
         """The same, unless it already lands for another reason."""
@@ -54,36 +57,43 @@ class Descent(Record, eq=False, gc=False):
         if self.wind_down is None:
             self.wind_down = cause
             self.begun = True
+            self.unsaved["wind_down"] = None
 
     def give_notice(self, cause: StopCause) -> None:
         """The model is told to finish."""
         self.notice = cause
         self.begun = True
+        self.unsaved["notice"] = None
 
     def last_turn(self, verdict: Verdict) -> None:
         """The coming turn is the last."""
         self.final_turn = verdict
+        self.unsaved["final_turn"] = None
 
     def withdraw_work(self, withdrawn: bool) -> None:
         """Whether only terminal tools may be called."""
         self.work_withdrawn = withdrawn
+        self.unsaved["work_withdrawn"] = None
 
     def withdraw(self, tools: frozenset[str], cause: StopCause) -> None:
         """A guard takes these tools away."""
         self.withdrawn |= tools
         self.withdrawal = cause
         self.begun = True
+        self.unsaved["withdrawn"] = self.unsaved["withdrawal"] = None
 
     def tell_once(self, constraint: str, notice: str) -> bool:
         """Whether the model has not been told this yet."""
         if (constraint, notice) in self.notices_told:
             return False
         self.notices_told |= {(constraint, notice)}
+        self.unsaved["notices_told"] = None
         return True
 
     def call_landing(self) -> None:
         """The landing call is made."""
         self.landing_calls += 1
+        self.unsaved["landing_calls"] = None
 
 
 class Audit(Record, eq=False):
@@ -99,13 +109,6 @@ class Audit(Record, eq=False):
     passing: Any = None
     """What the constraints said at the last checkpoint at which they were asked."""
     passed: tuple[ValidationRecord, ...] = ()
-
-    def note(self, record: ValidationRecord) -> None:
-        """Keep a violation, or a constraint that was skipped."""
-        if self.violations:
-            self.violations.append(record)
-        else:
-            self.violations = [record]  # a list only when there is something to keep
 
     def warn(self, constraint: str, said: object) -> None:
         """A warning begins, or its words change."""

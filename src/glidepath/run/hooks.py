@@ -13,7 +13,7 @@ from glidepath.messages import Message
 from glidepath.run.error_log import log_error
 from glidepath.run.inside import ASKED, Place, recall
 from glidepath.run.interrupting import interruptible_within
-from glidepath.run.watch import Stopped, Why
+from glidepath.run.interrupts import Stopped, Why
 from glidepath.spi.inside_variable import INSIDE
 
 if TYPE_CHECKING:

@@ -18,6 +18,7 @@ from glidepath.errors import ToolError
 from glidepath.messages import ToolCall
 from glidepath.outcome import AbandonedWork, RunResult
 from glidepath.run.cancel import CancelToken
+from glidepath.run.unsaved import Unsaved
 from glidepath.spi.inside_variable import INSIDE
 from glidepath.tools.threads import WORKER
 
@@ -134,6 +135,7 @@ class SideWork(Record, eq=False):
 
     SURVIVES: ClassVar[tuple[str, ...]] = ("children", "abandoned", "unknown_effects")
 
+    unsaved: Unsaved
     spawned: Mapping[str, tuple[Any, ...]] = _NOTHING
     """The children of each tool call or hook that is running."""
     named: Mapping[str, int] = _NOTHING
@@ -183,6 +185,7 @@ class SideWork(Record, eq=False):
         """A child has ended, and with it what it leaves behind."""
         before = self.known_child(child.run_id)
         self.abandoned += child.abandoned if before is None else child.abandoned[len(before.abandoned) :]
+        self.unsaved["abandoned"] = None
         self.adopt(child)
 
     def adopt(self, child: RunResult) -> None:
@@ -194,6 +197,7 @@ class SideWork(Record, eq=False):
         else:  # it had paused, and continued: it is still one child, in its place
             self.children = tuple([child if one is before else one for one in self.children])
             self.unknown_effects += child.unknown_effects[len(before.unknown_effects) :]
+        self.unsaved["children"] = self.unsaved["unknown_effects"] = None
 
     def known_child(self, run_id: str) -> RunResult | None:
         """How this child had ended before; None for one that is new."""
@@ -202,10 +206,12 @@ class SideWork(Record, eq=False):
     def abandon(self, call_id: str, name: str, kind: str, reason: str) -> None:
         """Work that ignored its cancellation is let go; the result lists it."""
         self.abandoned += (AbandonedWork(call_id=call_id, tool_name=name, kind=kind, reason=reason),)
+        self.unsaved["abandoned"] = None
 
     def doubt(self, calls: Iterable[ToolCall]) -> None:
         """The outcome of these calls is unknown."""
         self.unknown_effects += tuple(calls)
+        self.unsaved["unknown_effects"] = None
 
     def wake_by(self, ring: Callable[[], None] | None) -> None:
         """How to wake the run; None when it is not waiting for side work."""

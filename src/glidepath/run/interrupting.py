@@ -13,7 +13,8 @@ from collections.abc import Coroutine, Generator
 from typing import Any, TypeVar
 
 from glidepath.run.abandoned import move_scopes, run_abandoned
-from glidepath.run.watch import LetGo, Watch
+from glidepath.run.interrupts import LetGo
+from glidepath.run.watch import Watch
 from glidepath.run.whose import Ear
 
 T = TypeVar("T")

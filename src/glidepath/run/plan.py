@@ -11,7 +11,7 @@ from glidepath.ledger import Caps, Price
 from glidepath.outcome import AgentState, LoopOutcome, StopCause, TextOrigin, Verdict
 from glidepath.plugins.lineup import Lineup
 from glidepath.resilience import Health
-from glidepath.run.watch import Patience
+from glidepath.run.interrupts import Patience
 from glidepath.spi import (
     CallGuard,
     ContextStrategy,
@@ -110,8 +110,11 @@ class Plan(Value, frozen=True, kw_only=True):
     deps_needed: tuple[tuple[str, Any], ...]
     """Who needs `deps`, and of which type."""
     constraints: tuple[ResourceConstraint, ...]
-    built_in: int
-    """How many of the constraints are ours; they come first."""
+    """All of them: the metered ones, then those that are asked."""
+    metered: tuple[ResourceConstraint, ...]
+    """Ours, left out while the ledger and the watch know that none of them can be violated."""
+    asked: tuple[ResourceConstraint, ...]
+    """The others, at every checkpoint."""
     custom: tuple[ResourceConstraint, ...]
     clocked: tuple[ResourceConstraint, ...]
     """Those that are asked on a clock, too."""

@@ -8,9 +8,19 @@ from typing import Any, ClassVar, Final
 
 from glidepath._wire import Record
 from glidepath.call_frames import Program
-from glidepath.messages import AssistantMessage, Message, StopReason, ToolCall, ToolResultMessage, UserMessage, visible
+from glidepath.messages import (
+    AssistantMessage,
+    Media,
+    Message,
+    StopReason,
+    ToolCall,
+    ToolResultMessage,
+    UserMessage,
+    visible,
+)
 from glidepath.outcome import TRANSITIONS, AgentState, PendingCall
 from glidepath.run.survey import Survey, characters_of
+from glidepath.run.unsaved import Unsaved
 from glidepath.run.unseen import hidden, sendable
 from glidepath.spi.models import ModelRequest
 
@@ -27,6 +37,7 @@ class Transcript(Record, eq=False, kw_only=True):
 
     SURVIVES: ClassVar[tuple[str, ...]] = ("first_new", "pinned", "later", "waiting")
 
+    unsaved: Unsaved
     messages: list[Message]
     sizes: list[int]
     view: list[Message]
@@ -60,6 +71,8 @@ class Transcript(Record, eq=False, kw_only=True):
     """How many messages of `weighed_view` were counted, and their characters."""
     picture_bytes: int = 0
     """Bytes of the pictures in the view, an address counted as one; 0: there are none."""
+    weighed_media: tuple[Any, int, Media] = (None, 0, Media())
+    """The view whose sound and pictures were counted, how many messages of it, and their tokens."""
     most_pictures: int = 1 << 60
     """How many a view may have, once some had to be left out."""
     checkpoint: Any = None
@@ -91,6 +104,7 @@ class Transcript(Record, eq=False, kw_only=True):
         self.call_ids = survey.call_ids.copy()
         if survey.first_task is not None:
             self.pinned = (survey.first_task,)
+            self.unsaved["pinned"] = None
 
     # --- growing ----------------------------------------------------------------------------------------------
 
@@ -111,14 +125,17 @@ class Transcript(Record, eq=False, kw_only=True):
     def tell_later(self, reason: str, source: str, text: str) -> None:
         """Tell the model this at the next turn."""
         self.later += ((reason, source, text),)
+        self.unsaved["later"] = None
 
     def wait(self, messages: Sequence[Message]) -> None:
         """Messages from outside wait for the next turn."""
         self.waiting += tuple(messages)
+        self.unsaved["waiting"] = None
 
     def take_back(self, gone: frozenset[int]) -> None:
         """These messages, by identity, do not wait any longer."""
         self.waiting = tuple([one for one in self.waiting if id(one) not in gone])
+        self.unsaved["waiting"] = None
 
     def untold(self) -> list[Message]:
         """What is left when the run ends: nobody has seen it."""
@@ -150,6 +167,10 @@ class Transcript(Record, eq=False, kw_only=True):
     def weighed(self, view: Sequence[Message], characters: int) -> None:
         """The characters of this view were counted, and are not counted again."""
         self.weighed_view, self.weighed_messages, self.weighed_characters = view, len(view), characters
+
+    def weigh_media(self, media: Media) -> None:
+        """The sound and the pictures of the view were counted."""
+        self.weighed_media = (self.view, len(self.view), media)
 
     def allow_pictures(self, most: int) -> None:
         """A view may have this many bytes of them from now on."""
@@ -187,6 +208,7 @@ class CurrentTurn(Record, eq=False, gc=False):
         "program_states",
     )
 
+    unsaved: Unsaved
     state: AgentState = AgentState.IDLE
     checkpoint: str = PRE_FLIGHT
     is_open: bool = False
@@ -286,17 +308,21 @@ class CurrentTurn(Record, eq=False, gc=False):
 
     def allow(self, allowed: frozenset[str] | None, denials: MutableMapping[str, str] | None = None) -> None:
         """The tools that this turn may use, and why it may not use the others."""
-        self.allowed = allowed
+        if allowed is not self.allowed:
+            self.allowed = allowed
+            self.unsaved["allowed"] = None
         if denials is not None:
             self.denials = denials
 
     def pend(self, pending: tuple[PendingCall, ...]) -> None:
         """These calls wait for a person."""
         self.pending = pending
+        self.unsaved["pending"] = None
 
     def count_votes(self, votes: tuple[bool, bool, bool] | None) -> None:
         """How the calls that are done have voted, until a person has decided about the others."""
         self.votes = votes
+        self.unsaved["votes"] = None
 
     def keep_program(self, program: Program, state: str | None = None) -> None:
         """A call makes calls itself: how far it has come, and what it needs to continue, where that has changed."""
@@ -304,24 +330,28 @@ class CurrentTurn(Record, eq=False, gc=False):
         self.programs = {**self.programs, call_id: program}
         if state is not None:
             self.program_states = {**self.program_states, call_id: state}
+        self.unsaved["programs"] = self.unsaved["program_states"] = None
 
     def correct_states(self, states: Mapping[str, str]) -> None:
         """What the programs need to continue, as a journal has it."""
         self.program_states = {key: states.get(key, state) for key, state in self.program_states.items()}
+        self.unsaved["program_states"] = None
 
     def forget_program(self, call_id: str) -> None:
         """A call that made calls, if it did, has its result: its state is no longer needed."""
         self.pending = tuple([waiting for waiting in self.pending if waiting.inside != call_id])
         self.programs = {key: one for key, one in self.programs.items() if key != call_id}
         self.program_states = {key: one for key, one in self.program_states.items() if key != call_id}
+        self.unsaved["pending"] = self.unsaved["programs"] = self.unsaved["program_states"] = None
 
     def forget_programs(self) -> None:
         """All of them have their results."""
         if self.programs:
             self.programs, self.program_states = _NOTHING, _NOTHING
+            self.unsaved["programs"] = self.unsaved["program_states"] = None
 
 
-class AnswerSoFar(Record, eq=False):
+class AnswerSoFar(Record, eq=False, gc=False):
     """What the run would deliver now, and how often it was asked for something better."""
 
     SURVIVES: ClassVar[tuple[str, ...]] = ("text",)
@@ -334,17 +364,18 @@ class AnswerSoFar(Record, eq=False):
         "parts",
     )
 
+    unsaved: Unsaved
     text: str = ""
-    """The best so far."""
-    parts: tuple[str, ...] = ()
-    """The pieces of an answer that is being continued."""
+    """The best so far. A journal looks at it: it is another one nearly every turn, and needs no mark."""
     empty_outcomes: int = 0
-    rescued: bool = False
     cut_calls_refused: bool = False
-    output_repaired: bool = False
-    """It was asked once for an answer in the right format."""
+    rescued: bool = False
     plain_text: tuple[int, str] = (0, "")
     """How often it was asked for a call instead of plain text, and the text that is kept meanwhile."""
+    output_repaired: bool = False
+    """It was asked once for an answer in the right format."""
+    parts: tuple[str, ...] = ()
+    """The pieces of an answer that is being continued."""
 
     def keep_text(self, text: str) -> None:
         """The best text so far, if it shows anything."""
@@ -358,29 +389,36 @@ class AnswerSoFar(Record, eq=False):
     def continue_with(self, text: str) -> None:
         """The answer continues in the next reply."""
         self.parts += (text,)
+        self.unsaved["parts"] = None
 
     def start_over(self) -> None:
         """What comes next is another text."""
         self.parts = ()
+        self.unsaved["parts"] = None
 
     def rescue(self) -> None:
         """A bad end was turned into another turn."""
         self.empty_outcomes += 1
         self.rescued = True
+        self.unsaved["empty_outcomes"] = self.unsaved["rescued"] = None
 
     def forget_rescues(self) -> None:
         """Progress was made."""
         self.rescued = False
         self.empty_outcomes = 0
+        self.unsaved["empty_outcomes"] = self.unsaved["rescued"] = None
 
     def refuse_cut_calls(self) -> None:
         """Reject calls that were cut off; the model may send them again once."""
         self.cut_calls_refused = True
+        self.unsaved["cut_calls_refused"] = None
 
     def ask_for_format(self, *, asked: bool) -> None:
         """Whether the model was asked once for an answer in the right format."""
         self.output_repaired = asked
+        self.unsaved["output_repaired"] = None
 
     def keep_plain_text(self, nudges: int, kept: str) -> None:
         """How often the model was asked for a call instead, and what it wrote."""
         self.plain_text = (nudges, kept)
+        self.unsaved["plain_text"] = None

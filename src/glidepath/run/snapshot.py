@@ -106,6 +106,7 @@ def take_snapshot(run: Run, ending: Ending | None = None) -> Snapshot:
         descendants=meter.descendants,
         tokens=meter.tokens,
         picodollars=meter.money,
+        disputed=meter.disputed,
         on_budget=on_budget(run),
         guards=guard_state(run.guards.home.get("guardrails")),
         **fields,
@@ -172,6 +173,12 @@ def restore_meter(meter: Meter, snapshot: Snapshot) -> None:
         tool_calls=max(0, snapshot.metered_tool_calls),
         descendants=max(0, snapshot.descendants),
     )
+    restore_disputed(meter, snapshot.disputed)
+
+
+def restore_disputed(meter: Meter, disputed: tuple[int, int]) -> None:
+    """Set how much of what a meter has counted no call explains."""
+    meter.disputed = max(0, disputed[0]), max(0, disputed[1])
 
 
 def restore(run: Run, resumed: Resumption) -> None:

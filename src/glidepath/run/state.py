@@ -6,7 +6,7 @@ import asyncio
 import logging
 import time
 from array import array
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from decimal import Decimal
 from functools import lru_cache
 from math import inf
@@ -17,21 +17,32 @@ from glidepath.errors import told
 from glidepath.events import Event, HookFailed, MessageAdded, NoticeSent, RunStarted, TurnEnded, TurnStarted
 from glidepath.ledger import Amount, Caps, Meter, dollars
 from glidepath.messages import Message, ToolResultMessage, UserMessage
-from glidepath.outcome import AgentState, LoopOutcome, PerRun, RunResult, Snapshot, StopCause, Verdict
+from glidepath.outcome import (
+    AgentState,
+    LoopOutcome,
+    PerRun,
+    RunResult,
+    Snapshot,
+    StopCause,
+    ValidationRecord,
+    Verdict,
+)
 from glidepath.plugins.lineup import Hooks
 from glidepath.plurals import how_many
 from glidepath.run.account import Account, Spending, breakdown
 from glidepath.run.descent import Audit, Descent
 from glidepath.run.error_log import log_error
 from glidepath.run.inside import SideWork
+from glidepath.run.interrupts import Interrupt, Signal
 from glidepath.run.plan import Ending, Plan, Touchdown
 from glidepath.run.run_transcript import PRE_FLIGHT, AnswerSoFar, CurrentTurn, Transcript
 from glidepath.run.snapshot import Resumption, restore, take_snapshot
 from glidepath.run.survey import Survey
 from glidepath.run.terms import RunGuards, Terms
+from glidepath.run.unsaved import Unsaved
 from glidepath.run.unseen import NEVER_SENT, sendable
-from glidepath.run.voice import Consumer, Voice, counter
-from glidepath.run.watch import Interrupt, Signal, Watch
+from glidepath.run.voice import Consumer, Voice, numbers_from
+from glidepath.run.watch import Watch
 from glidepath.spi.constraints import Remaining
 from glidepath.spi.models import provider_of
 from glidepath.tools.picture_size import LEAST_PICTURE_TOKENS, picture_bytes
@@ -121,6 +132,7 @@ class Run(Record, eq=False, kw_only=True):
     def become(self, run_id: str) -> None:
         """Take another id before the start: a replay has that of the run it repeats."""
         self.run_id = run_id
+        self.turn.unsaved["run_id"] = None
         self.voice.run_id = run_id
         self.voice.attend(self.voice.stream, self.voice.audience)
 
@@ -163,6 +175,16 @@ class Run(Record, eq=False, kw_only=True):
         self.turn.contexts = {}  # hooks are shown another model, prompt and tools
         self.transcript.learn(plan.fixed_tokens)  # the other provider counts differently
 
+    def mark_unsaved(self, names: Iterable[str]) -> None:
+        """The next commit of the journal must look at these fields."""
+        self.turn.unsaved.update(dict.fromkeys(names))
+
+    def take_unsaved(self) -> tuple[str, ...]:
+        """The fields that have changed since the last commit; with this one they are written."""
+        names = tuple(self.turn.unsaved)
+        self.turn.unsaved.clear()
+        return names
+
     def forget_rescues(self) -> None:
         """Progress was made: bad ends are counted from the beginning."""
         self.answer.forget_rescues()
@@ -190,6 +212,15 @@ class Run(Record, eq=False, kw_only=True):
             self.emit(HookFailed, name, hook, said, effect)
         else:  # nothing is emitted after the last event
             _log.warning("%s: %s of %r failed after the end: %s", self.run_id, hook, name, effect)
+
+    def note_violation(self, record: ValidationRecord) -> None:
+        """Keep a violation, or a constraint that was skipped."""
+        audit = self.audit
+        if audit.violations:
+            audit.violations.append(record)
+        else:
+            audit.violations = [record]  # a list only when there is something to keep
+        self.turn.unsaved["violations"] = None
 
     def past_deadline(self) -> bool:
         """True when the whole time of this run is up, not only that of its landing."""
@@ -225,6 +256,7 @@ class Run(Record, eq=False, kw_only=True):
         for message in prompt:
             if type(message) is UserMessage and not message.internal:
                 transcript.pinned = (*transcript.pinned[:1], len(transcript.messages)) if transcript.messages else (0,)
+                transcript.unsaved["pinned"] = None
             self.admit_one(message)
 
     def admit_one(self, message: Message) -> None:
@@ -265,6 +297,7 @@ class Run(Record, eq=False, kw_only=True):
         for message in waiting:
             self.admit_one(message)
         later, transcript.later = transcript.later, ()
+        transcript.unsaved["waiting"] = transcript.unsaved["later"] = None
         for reason, source, text in later:
             self.tell(reason, source, text)
 
@@ -443,8 +476,10 @@ def open_state(
     survey: Survey | None,
 ) -> Run:
     """A run that is ready to start. `survey`: what is known of all its messages; None when there are none."""
-    again, first_new, descent = resumed is not None, len(messages), _descent(plan, meter, watch)
-    choice, now = plan.config.tool_choice, getattr(watch.loop, "epoch", time.time)
+    again, first_new, unsaved = resumed is not None, len(messages), Unsaved()
+    descent, terms = _descent(plan, meter, watch, unsaved), _terms(plan, session_id, watch, deps, unsaved)
+    transcript = _transcript(plan, messages, survey, unsaved)
+    now: Callable[[], float] = getattr(watch.loop, "epoch", time.time)
     run = Run(
         run_id=run_id,
         plan=plan,
@@ -454,29 +489,26 @@ def open_state(
         guards=RunGuards.of(
             plan.make_guards(metadata, resumed=again), plan.known_stop_guards(metadata, resumed=again), metadata
         ),
-        terms=Terms(session_id=session_id, started_at=watch.time(), deps=deps, extras=plan.extras, tool_choice=choice),
-        transcript=Transcript(
-            messages=messages,
-            sizes=[] if survey is None else survey.sizes.copy(),
-            view=messages,
-            weighed_view=messages,
-            anchor=plan.fixed_tokens,
-            first_new=first_new,
-            call_ids={},
+        terms=terms,
+        transcript=transcript,
+        turn=CurrentTurn(unsaved=unsaved),
+        answer=AnswerSoFar(unsaved=unsaved),
+        spend=Spending(
+            account=Account(),
+            landing_reserve=landing_reserve,
+            landing_paid=landing_paid,
+            burnt=array("d"),
+            unsaved=unsaved,
         ),
-        turn=CurrentTurn(),
-        answer=AnswerSoFar(),
-        spend=Spending(account=Account(), landing_reserve=landing_reserve, landing_paid=landing_paid, burnt=array("d")),
         descent=descent,
         audit=Audit(),
-        work=SideWork(),
-        voice=Voice(run_id=run_id, parent_id=parent_id, now=now, next_number=counter(1)),
+        work=SideWork(unsaved=unsaved),
+        voice=Voice(run_id=run_id, parent_id=parent_id, now=now, numbers=numbers_from(1)),
     )
     if survey is not None:
         run.transcript.open(survey, first_new if resumed is None else resumed.snapshot.first_new)
-    audience = _audience(run) if run.hooks.observers or plan.config.event_sink is not None else None
-    if stream is not None or audience is not None:
-        run.voice.attend(stream, audience)
+    if stream is not None or run.hooks.observers or plan.config.event_sink is not None:
+        _listen(run, stream)
     if resumed is not None:
         restore(run, resumed)
     if per_run is not None or resumed is not None:
@@ -484,12 +516,43 @@ def open_state(
     return run
 
 
-def _descent(plan: Plan, meter: Meter, watch: Watch) -> Descent:
+def _listen(run: Run, stream: Consumer | None) -> None:
+    """Tell the listeners from now on."""
+    observed = run.hooks.observers or run.plan.config.event_sink is not None
+    run.voice.attend(stream, _audience(run) if observed else None)
+
+
+def _transcript(plan: Plan, messages: list[Message], survey: Survey | None, unsaved: Unsaved) -> Transcript:
+    return Transcript(
+        messages=messages,
+        sizes=[] if survey is None else survey.sizes.copy(),
+        view=messages,
+        weighed_view=messages,
+        anchor=plan.fixed_tokens,
+        first_new=len(messages),
+        call_ids={},
+        unsaved=unsaved,
+    )
+
+
+def _terms(plan: Plan, session_id: str, watch: Watch, deps: object, unsaved: Unsaved) -> Terms:
+    return Terms(
+        session_id=session_id,
+        started_at=watch.time(),
+        deps=deps,
+        extras=plan.extras,
+        tool_choice=plan.config.tool_choice,
+        unsaved=unsaved,
+    )
+
+
+def _descent(plan: Plan, meter: Meter, watch: Watch, unsaved: Unsaved) -> Descent:
     """How a run comes down: when its soft limits are reached."""
     window, deadline, turns = watch.window_at, watch.deadline_at, plan.soft_turns
     return Descent(
         soft_at=window - min(plan.landing_time, deadline - window) if window < deadline else window,
         soft_turns=meter.turns_wire if turns is None else turns,
+        unsaved=unsaved,
     )
 
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Generic, Self
 from glidepath.events import Event, StreamChunk, StreamStarted
 from glidepath.outcome import AgentState, OutputT, RunResult
 from glidepath.plurals import how_many
-from glidepath.run.watch import Interrupt, Signal
+from glidepath.run.interrupts import Interrupt, Signal
 
 if TYPE_CHECKING:
     from glidepath.run.state import Run

@@ -10,11 +10,12 @@ import asyncio
 import threading
 from collections.abc import Callable
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 from weakref import WeakKeyDictionary
 
 from glidepath.errors import told
-from glidepath.run.watch import Interrupt, Signal, ring
+from glidepath.run.interrupts import Interrupt, Signal, ring
+from glidepath.tools.threads import workers_of
 
 if TYPE_CHECKING:
     from glidepath.run.state import Run
@@ -117,7 +118,7 @@ class Lookout:
 
     def _send(self, now: float) -> None:
         loop = asyncio.get_running_loop()
-        busy: Any = getattr(loop, "workers", None)
+        busy = workers_of(loop)
         self._thread = threading.Thread(
             target=self._look_there, args=(loop, busy), name="glidepath-kill-switch", daemon=True
         )

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 from glidepath._wire import Record, frozen, replace
 from glidepath.outcome import NOT_CARRIED, Carried, ConfigurationChange, PerRun
 from glidepath.run.cancel import CancelToken
+from glidepath.run.unsaved import Unsaved
 from glidepath.spi.guards import CallGuard, StopGuard
 
 if TYPE_CHECKING:
@@ -24,6 +25,7 @@ class Terms(Record, eq=False, kw_only=True):
 
     SURVIVES: ClassVar[tuple[str, ...]] = ("per_run", "carried")
 
+    unsaved: Unsaved
     session_id: str
     started_at: float
     per_run: PerRun | None = None
@@ -50,6 +52,7 @@ class Terms(Record, eq=False, kw_only=True):
             extras=None if given.extras is None else frozen(dict(given.extras)),
             metadata=None if given.metadata is None else frozen(dict(given.metadata)),
         )
+        self.unsaved["per_run"] = None
         if given.extras is not None:
             self.extras = frozen(_merged(plan.extras or {}, given.extras))
         if given.tool_choice in PLAIN_CHOICES or given.tool_choice in plan.tool_names:  # it may be another agent's
@@ -59,10 +62,12 @@ class Terms(Record, eq=False, kw_only=True):
         """What observers want the journal to keep about this run."""
         per_run = self.per_run or PerRun()
         self.per_run = replace(per_run, notes={**(per_run.notes or {}), **notes})
+        self.unsaved["per_run"] = None
 
     def accept(self, carried: Carried, token: CancelToken | None) -> None:
         """What its meter has in it from before, and who may stop it."""
         self.carried, self.token = carried, token
+        self.unsaved["carried"] = self.unsaved["on_budget"] = None
 
     def note_changes(self, changes: tuple[ConfigurationChange, ...]) -> None:
         """Record that the agent differs from the one that wrote the journal."""
@@ -102,13 +107,15 @@ class RunGuards(Record, eq=False):
     home: Mapping[str, Any] = _NOTHING
     """The session's metadata."""
     circles: Any = None
-    """The one that looks for circles, where it can tell a journal what is new: `mark`, `since`."""
+    """The one that looks for circles, where it can tell a journal what is new: `take_changes`."""
 
     @classmethod
     def of(cls, guards: tuple[CallGuard, ...], stops: tuple[StopGuard, ...] | None, home: dict[str, Any]) -> RunGuards:
         """Those of its calls and of its end."""
         before, after = asked_before(guards), asked_after(guards)
-        return cls(before, after, stops, home, next((guard for guard in guards if hasattr(guard, "since")), None))
+        return cls(
+            before, after, stops, home, next((guard for guard in guards if hasattr(guard, "take_changes")), None)
+        )
 
     def watch_stops(self, stops: tuple[StopGuard, ...]) -> tuple[StopGuard, ...]:
         """An end looks bad: these are asked from now on."""

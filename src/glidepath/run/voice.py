@@ -35,9 +35,9 @@ class Consumer(Protocol):
         ...
 
 
-def counter(number: int) -> Callable[[], int]:
-    """Counts from `number`; unlike `itertools.count`, a range can be asked how far it has come."""
-    return iter(range(number, _LAST)).__next__
+def numbers_from(first: int) -> Iterator[int]:
+    """Numbers for events. Unlike an `itertools.count`, the iterator of a range can be asked how far it has come."""
+    return iter(range(first, _LAST))
 
 
 class Voice(Record, eq=False, kw_only=True):
@@ -47,7 +47,8 @@ class Voice(Record, eq=False, kw_only=True):
     parent_id: str | None
     now: Callable[[], float]
     """Seconds since the epoch; virtual where the loop's time is."""
-    next_number: Callable[[], int]
+    numbers: Iterator[int]
+    """Of the events to come: taken one by one in C, by anyone who makes events, also a stream in flight."""
     stream: Consumer | None = None
     outbox: list[Event] | None = None
     audience: Audience | None = None
@@ -66,7 +67,7 @@ class Voice(Record, eq=False, kw_only=True):
     @classmethod
     def silent(cls, voice: Voice) -> Voice:
         """The voice of a run for anything that is not part of its answer: nobody hears it."""
-        return cls(run_id=voice.run_id, parent_id=voice.parent_id, now=voice.now, next_number=counter(1))
+        return cls(run_id=voice.run_id, parent_id=voice.parent_id, now=voice.now, numbers=numbers_from(1))
 
     def attend(self, stream: Consumer | None, audience: Audience | None) -> None:
         """From now on the listeners are told."""
@@ -96,7 +97,7 @@ class Voice(Record, eq=False, kw_only=True):
         # Who, whose child, which number, when: every event begins with these, and they are made in C. As few objects as
         # possible: each of a thousand runs keeps them.
         times = _NOW if self.now is time.time else iter(self.now, None)
-        heads = zip(self.whose, self.whose_child, self.next_number.__self__, times, strict=False)  # type: ignore[attr-defined]
+        heads = zip(self.whose, self.whose_child, self.numbers, times, strict=False)
 
         def emit(kind: Callable[..., Event], *fields: object, tell: Any = tell, heads: Any = heads) -> None:
             tell(kind(*next(heads), *fields))
@@ -112,7 +113,7 @@ class Voice(Record, eq=False, kw_only=True):
         said = [*filter(None, texts)]
         stream: Any = self.stream
         audience = self.audience
-        numbers = islice(self.next_number.__self__, len(said))  # type: ignore[attr-defined]
+        numbers = islice(self.numbers, len(said))
         if audience is not None and audience.wants_chunks:
             for chunk in map(StreamChunk, self.whose, self.whose_child, numbers, repeat(self.now()), said):
                 audience.tell(chunk)  # numbered one by one: an observer that fails is an event, too
@@ -125,10 +126,10 @@ class Voice(Record, eq=False, kw_only=True):
             )
 
     def peek_number(self) -> int:
-        """The number of the next event, without taking it: a stream in flight counts with the same counter."""
-        return _LAST - length_hint(self.next_number.__self__)  # type: ignore[attr-defined]
+        """The number of the next event, without taking it."""
+        return _LAST - length_hint(self.numbers)  # what is left of the range tells what comes next
 
     def count_from(self, number: int) -> None:
         """Give the next event this number."""
-        self.next_number = counter(number)
+        self.numbers = numbers_from(number)
         self._find_words()

@@ -15,94 +15,19 @@ import os
 import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from enum import Enum, IntEnum
 from functools import partial
 from math import inf
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
-from glidepath._wire import Value
-from glidepath.outcome import Verdict
 from glidepath.run.abandoned import MAX_PATIENCE, TaskBound, is_request, request
 from glidepath.run.asyncio_privates import must_cancel
+from glidepath.run.interrupts import Alive, Interrupt, LetGo, Patience, Signal, Stopped, Why, ring
 from glidepath.run.voice import Consumer
 from glidepath.run.whose import INSIDE, is_by_hand
 
 T = TypeVar("T")
 MIN_PATIENCE = 0.05
 _CANCELLED = ("the task was cancelled",)
-
-
-class Signal(IntEnum):
-    """What can interrupt a run, by severity."""
-
-    WINDOW = 1
-    DEADLINE = 2
-    EMERGENCY = 3
-    CANCEL = 4
-    TASK = 5
-
-
-class Interrupt(Value, frozen=True):
-    """An interruption of the whole run, and who asked for it. `verdict`: how the run ends by it, where known."""
-
-    signal: Signal
-    source: str
-    reason: str
-    verdict: Verdict | None = None
-
-
-class LetGo(Exception):  # noqa: N818 - not an error: what happened
-    """Foreign code ignored its cancellation and was let go."""
-
-
-class Why(Enum):
-    """Why foreign code did not finish."""
-
-    TIMEOUT = "timeout"
-    """Its own time was up."""
-    INTERRUPT = "interrupt"
-    """The run is being stopped."""
-    UNINVITED = "uninvited"
-    """It cancelled itself: nobody of ours has asked it to stop."""
-
-
-class Stopped(Exception):  # noqa: N818 - not an error: what happened
-    """Foreign code did not finish. `let_go`: it may still be running."""
-
-    def __init__(self, why: Why, *, let_go: bool = False) -> None:
-        super().__init__(why.value)
-        self.why = why
-        self.let_go = let_go
-
-
-class Alive(Protocol):
-    """A model's reply as it arrives, which the run watches for silence."""
-
-    parts: list[str]
-    """The text so far."""
-
-    def pulse(self) -> int:
-        """Something that changes with every delta, and is 0 before the first."""
-        ...
-
-    def pause(self, run: Any) -> None:
-        """The run is about to wait for it."""
-        ...
-
-
-class Patience(Value, frozen=True, kw_only=True):
-    """How long a stream may be silent, in seconds; None is forever. `grain` is how finely that is measured."""
-
-    first_chunk: float | None
-    stall: float | None
-    call: float | None
-    grain: float
-
-
-def ring(bell: asyncio.Future[None], _: object = None) -> None:
-    """Wake the waiter, unless that was done before."""
-    if not bell.done():
-        bell.set_result(None)
 
 
 class Watch(TaskBound):

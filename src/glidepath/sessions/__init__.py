@@ -3,7 +3,6 @@
 from typing import TYPE_CHECKING, Any
 
 from glidepath.sessions.session import Session
-from glidepath.stability import withdrawn
 
 if TYPE_CHECKING:
     from glidepath.sessions.memory import MemoryStore
@@ -21,9 +20,6 @@ _HOMES = {
 }
 
 
-_withdrawn = withdrawn(__name__, session=("Totals",))
-
-
 def __getattr__(name: str) -> Any:
     from importlib import import_module
 
@@ -31,7 +27,7 @@ def __getattr__(name: str) -> Any:
         return getattr(import_module(f"glidepath.sessions.{_HOMES[name]}"), name)
     if name == "SegmentStore":
         raise _gone("there is no SegmentStore any more: use SqliteStore(path), with the path of a file")
-    return _withdrawn(name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def _gone(advice: str) -> Exception:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Generator
+from collections.abc import Awaitable, Callable, Coroutine, Generator
 from contextlib import suppress
 from functools import partial
 from types import CoroutineType
@@ -12,7 +12,7 @@ from weakref import WeakKeyDictionary
 
 from glidepath.errors import ConfigurationError, StoreError, told
 from glidepath.run import closable
-from glidepath.run.watch import ring
+from glidepath.run.interrupts import ring
 
 T = TypeVar("T")
 SILENCE = 30.0  # seconds a store may take for one answer: longer than a PostgresStore waits for a statement
@@ -207,6 +207,13 @@ async def heard(
 async def called(method: Callable[..., Awaitable[T]], *arguments: object, **options: object) -> T:
     """Call a store's method inside the await, so that what it raises at once is caught, too."""
     return await method(*arguments, **options)
+
+
+def store_call(
+    method: Callable[..., Awaitable[T]], *arguments: object, timeout: float = SILENCE, **options: object
+) -> Coroutine[Any, Any, T]:
+    """Call a store's method; raises `StoreError` for whatever it raises, and if it is silent for `timeout` seconds."""
+    return heard(called(method, *arguments, **options), timeout)
 
 
 async def _take_back(answer: WatchedAnswer, undo: Callable[..., Awaitable[object]] | None) -> None:

@@ -4,119 +4,40 @@ A store reads a few rows into a `Book`, lets one of the functions here change th
 all in one transaction. In each row an amount is a pair: tokens, and money in pico-dollars. Whatever is done here can be
 done twice: a run says what it has spent and needs in total, and what it holds is found by its key.
 
-    used + held <= limit     in every wallet of a line and every period
+    used + held + disputed <= limit     in every wallet of a line and every period
 
-`held` was granted to runs and is not spent. `firm` is the part of it that runs keep for their landings: no call waits
-for that, because two runs could wait for each other; a run that has yet to start keeps nothing, and may wait for it.
-A run on several wallets holds the same amount in each of them.
+`disputed` are bills that no call explains: a person accepts them, and then they are used, or rejects them, and then
+they are free (`bills.py`). `held` was granted to runs and is not spent. `firm` is the part of it that runs keep for
+their landings: no call waits for that, because two runs could wait for each other; a run that has yet to start keeps
+nothing, and may wait for it. A run on several wallets holds the same amount in each of them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from datetime import UTC, datetime
 
-from glidepath._wire import Record, Value
+from glidepath._wire import Value
 from glidepath.errors import StoreError
-from glidepath.money import SATURATED
+from glidepath.sessions.bills import dispute
+from glidepath.sessions.book_rows import (
+    NOTHING,
+    BillRow,
+    Book,
+    HoldRow,
+    Line,
+    Pair,
+    PeriodRow,
+    WalletRow,
+    minus,
+    period_of,
+    plus,
+)
 from glidepath.sessions.owner import alive, free
 from glidepath.spi.wallets import Grant, Hold, OverdueHold, Wallet, WalletDraw, WalletTerms
 
-Pair = tuple[int, int]
-Line = tuple[tuple[str, str], ...]
-"""The accounts of a hold: names of wallets with their period."""
-NOTHING: Pair = (0, 0)
 KEPT = 30 * 86_400.0  # seconds for which what the dead held is remembered, so that it can still be corrected
 DOUBT = 60.0  # seconds after which a run that was only silent, and not known to be dead, is kept from its journal
 _RESOURCES = ("tokens", "money")
-
-
-class WalletRow(Record, kw_only=True):
-    """A wallet: what the program says of it, and what an operator has set."""
-
-    name: str
-    per: str | None = None
-    parent: str | None = None
-    most: tuple[int | None, int | None] = (None, None)
-    ruled: tuple[int | None, int | None] = (None, None)
-    closed: bool = False
-
-    def limit(self, resource: int) -> int | None:
-        """The limit that holds; an operator can move one, not add one: runs do not count what nobody limits."""
-        declared, ruled = self.most[resource], self.ruled[resource]
-        return declared if declared is None or ruled is None else ruled
-
-
-class PeriodRow(Record, kw_only=True):
-    """What is used and held of a wallet in one period."""
-
-    name: str
-    period: str
-    used: Pair = NOTHING
-    held: Pair = NOTHING
-    firm: Pair = NOTHING
-
-
-class HoldRow(Record, kw_only=True):
-    """What one run holds. `base` is where its meter stood when these accounts were opened; the rest counts from there.
-
-    `ended` is when it was written off without anybody knowing what was spent; 0 while its run is in flight.
-    """
-
-    key: str
-    leg: int
-    owner: str
-    session_id: str | None
-    expires: float
-    line: Line
-    base: Pair = NOTHING
-    spent: Pair = NOTHING
-    grant: Pair = NOTHING
-    firm: Pair = NOTHING
-    ended: float = 0.0
-
-
-class Book:
-    """Some rows of a store. What is added or changed is noted, so that it can be written back."""
-
-    __slots__ = ("again", "changed", "dropped", "holds", "now", "periods", "wallets")
-
-    def __init__(self, now: float) -> None:
-        self.now = now
-        self.wallets: dict[str, WalletRow] = {}
-        self.periods: dict[tuple[str, str], PeriodRow] = {}
-        self.holds: dict[str, HoldRow] = {}
-        self.changed: set[int] = set()  # ids of rows
-        self.dropped: list[str] = []
-        """Holds that are over: they are deleted before what is in `holds` is written."""
-        self.again = False  # the same work was tried before, and nobody knows whether that was written
-
-    def note(self, row: Record) -> None:
-        """This row is to be written."""
-        self.changed.add(id(row))
-
-    def is_changed(self, row: Record) -> bool:
-        """True when it is to be written."""
-        return id(row) in self.changed
-
-    def account(self, place: tuple[str, str]) -> PeriodRow:
-        """The account of a wallet in a period; a new one where there is none."""
-        found = self.periods.get(place)
-        if found is None:
-            found = self.periods[place] = PeriodRow(name=place[0], period=place[1])
-            self.note(found)
-        return found
-
-    def line(self, terms: Iterable[WalletTerms]) -> Line:
-        """The accounts that are open now."""
-        return tuple((one.name, period_of(one.per, self.now)) for one in terms)
-
-
-def period_of(per: str | None, now: float) -> str:
-    """The period that is running: a day or a month of UTC; the same forever when there is none."""
-    if per is None:
-        return ""
-    return datetime.fromtimestamp(now, tz=UTC).strftime("%Y-%m-%d" if per == "day" else "%Y-%m")
 
 
 # --- one run ------------------------------------------------------------------------------------------------------
@@ -144,25 +65,17 @@ def opened(book: Book, terms: Sequence[WalletTerms]) -> None:
             book.note(row)
 
 
-def _plus(left: Pair, right: Pair) -> Pair:
-    return min(left[0] + right[0], SATURATED), min(left[1] + right[1], SATURATED)
-
-
-def _minus(left: Pair, right: Pair) -> Pair:
-    return left[0] - right[0], left[1] - right[1]
-
-
 def _book(book: Book, row: HoldRow, spent: Pair, grant: Pair, firm: Pair) -> None:
     """Put what a hold is now into every account of its line."""
-    used = _minus(spent, row.spent)
-    held = _minus(_minus(grant, spent), _minus(row.grant, row.spent))
-    kept = _minus(firm, row.firm)
+    used = minus(spent, row.spent)
+    held = minus(minus(grant, spent), minus(row.grant, row.spent))
+    kept = minus(firm, row.firm)
     if used != NOTHING or held != NOTHING or kept != NOTHING:
         for place in row.line:
             account = book.account(place)
-            account.used = _plus(account.used, used)
-            account.held = _plus(account.held, held)
-            account.firm = _plus(account.firm, kept)
+            account.used = plus(account.used, used)
+            account.held = plus(account.held, held)
+            account.firm = plus(account.firm, kept)
             book.note(account)
     row.spent, row.grant, row.firm = spent, grant, firm
     book.note(row)
@@ -192,7 +105,7 @@ def _room(book: Book, row: HoldRow, line: Line, need: Pair, least: Pair, stays: 
             if limit is None:
                 continue
             mine = (row.grant[resource], row.spent[resource] + row.firm[resource]) if here else NOTHING
-            used = account.used[resource]
+            used = account.used[resource] + account.disputed[resource]
             room = limit - (used + account.held[resource] - mine[0]) - need[resource]
             least_now = now[resource]
             now[resource] = room if least_now is None else min(least_now, room)
@@ -209,6 +122,7 @@ def _room(book: Book, row: HoldRow, line: Line, need: Pair, least: Pair, stays: 
                         resource=_RESOURCES[resource],
                         most=limit,
                         used=used + firm - mine[1] + row.spent[resource] * here,
+                        disputed=account.disputed[resource],
                     )
     return _Room(now=(now[0], now[1]), alone=(alone[0], alone[1]), tight=tight)
 
@@ -231,16 +145,18 @@ def draw(book: Book, hold: Hold, want: WalletDraw, lease: float) -> Grant:
     if (row is None and renewing) or (row is not None and row.leg > hold.leg):
         return Grant(verdict="fenced")
     opened(book, hold.line)
-    line = book.line(hold.line)
+    line, disputed = book.line(hold.line), (want.disputed_tokens, want.disputed_money)
     if row is None:
         row = HoldRow(key=hold.key, leg=hold.leg, owner="", session_id=None, expires=0.0, line=line, base=total)
+        row.disputed_base = disputed
         book.holds[hold.key] = row
     row.leg, row.owner, row.session_id = hold.leg, hold.owner, hold.session_id
     row.expires, row.ended = book.now + lease, 0.0
     book.note(row)
-    spent = _minus(total, row.base)
+    spent = minus(total, row.base)
+    dispute(book, row, disputed, spent)
     landing, flight = (want.landing_tokens, want.landing_money), (want.flight_tokens, want.flight_money)
-    need = _plus(_plus(spent, landing), flight)
+    need = plus(plus(spent, landing), flight)
     shut = next((one.name for one in hold.line if book.wallets[one.name].closed), None)
     if shut is not None or renewing:
         _shrink(book, row, spent, need, landing)
@@ -263,11 +179,12 @@ def draw(book: Book, hold: Hold, want: WalletDraw, lease: float) -> Grant:
         if moves:
             _book(book, row, spent, spent, NOTHING)
             row.base, row.line = total, line
-            row.spent = row.grant = row.firm = spent = NOTHING
-        _book(book, row, spent, _plus(need, (max(0, asked[0]), max(0, asked[1]))), landing)
+            row.spent = row.grant = row.firm = row.disputed = spent = NOTHING
+            row.disputed_base = disputed
+        _book(book, row, spent, plus(need, (max(0, asked[0]), max(0, asked[1]))), landing)
         ahead = [None if have is None else max(0, have - max(0, one)) for have, one in zip(ahead, asked, strict=True)]
     else:  # a waiting run holds only what it needs; its landing reserve is not moved
-        _shrink(book, row, spent, _plus(_plus(spent, landing), flight), landing)
+        _shrink(book, row, spent, plus(plus(spent, landing), flight), landing)
     tight = room.tight if verdict == "refused" else Grant(verdict=verdict)
     return _answer(row, tight, ahead)
 
@@ -291,20 +208,22 @@ def _answer(row: HoldRow, grant: Grant, ahead: Sequence[int | None] = (None, Non
         resource=grant.resource,
         most=grant.most,
         used=grant.used,
+        disputed=grant.disputed,
     )
 
 
-def settle(book: Book, hold: Hold, total: Pair) -> bool:
+def settle(book: Book, hold: Hold, total: Pair, disputed: Pair = NOTHING) -> bool:
     """The run is over."""
     row = book.holds.get(hold.key)
     if row is None or row.leg != hold.leg:
         return book.again and row is None
-    _close(book, row, total)
+    _close(book, row, total, disputed)
     return True
 
 
-def _close(book: Book, row: HoldRow, total: Pair) -> None:
+def _close(book: Book, row: HoldRow, total: Pair, disputed: Pair) -> None:
     spent = max(0, total[0] - row.base[0]), max(0, total[1] - row.base[1])
+    dispute(book, row, disputed, spent)
     _book(book, row, spent, spent, NOTHING)
     del book.holds[row.key]  # another leg may open it again, in the same transaction
     book.dropped.append(row.key)
@@ -340,7 +259,7 @@ def _doubtful(row: HoldRow, now: float) -> bool:
     return row.session_id is not None and now >= row.ended + DOUBT
 
 
-def write_off(book: Book, late: OverdueHold, total: Pair | None) -> bool:
+def write_off(book: Book, late: OverdueHold, total: Pair | None, disputed: Pair = NOTHING) -> bool:
     """Settle what a dead run held: at what its journal says, else at everything."""
     row = book.holds.get(late.key)
     if row is None or row.leg != late.leg:
@@ -352,14 +271,14 @@ def write_off(book: Book, late: OverdueHold, total: Pair | None) -> bool:
             row.session_id = None  # nobody will ever know
             book.note(row)
         else:
-            _close(book, row, total)
+            _close(book, row, total, disputed)
         return True
     if not free(row.owner, row.expires, book.now):
         return False
     if total is None and row.grant == row.spent:  # it held nothing: there is nothing to correct
-        total = _plus(row.base, row.spent)
+        total = plus(row.base, row.spent)
     if total is not None:
-        _close(book, row, total)
+        _close(book, row, total, disputed)
         return True
     _book(book, row, row.grant, row.grant, NOTHING)
     row.ended = book.now
@@ -405,19 +324,30 @@ def closed(book: Book, name: str, *, shut: bool) -> None:
 def gone(book: Book, name: str, *, parent: bool) -> None:
     """A wallet may be forgotten; raises when it is still of use."""
     _known(book, name)
-    if parent or any(account.held != NOTHING for account in book.periods.values() if account.name == name):
-        why = "other wallets are inside it" if parent else "runs hold a part of it"
+    mine = [account for account in book.periods.values() if account.name == name]
+    why = "other wallets are inside it" if parent else ""
+    if any(account.held != NOTHING for account in mine):
+        why = why or "runs hold a part of it"
+    if any(account.disputed != NOTHING for account in mine):
+        why = why or f"it has disputed bills; decide with `glidepath wallets accept` or `reject {name}`"
+    if why:
         raise StoreError(f"wallet {name!r} is in use: {why}", kind="busy")
 
 
-def errors_in(wallets: Iterable[WalletRow], accounts: Iterable[PeriodRow], holds: Iterable[HoldRow]) -> dict[str, str]:
-    """What does not add up, by wallet: what an account says is held must be what runs hold of it."""
+def errors_in(
+    wallets: Iterable[WalletRow], accounts: Iterable[PeriodRow], holds: Iterable[HoldRow], bills: Iterable[BillRow]
+) -> dict[str, str]:
+    """What does not add up, by wallet: held must be what its runs hold, and disputed what its bills say."""
+    disputed: dict[tuple[str, str], Pair] = {}
+    for bill in bills:
+        for place in bill.line:
+            disputed[place] = plus(disputed.get(place, NOTHING), bill.amount)
     held: dict[tuple[str, str], Pair] = {}
     firm: dict[tuple[str, str], Pair] = {}
     for hold in holds:
         for place in hold.line:
-            held[place] = _plus(held.get(place, NOTHING), _minus(hold.grant, hold.spent))
-            firm[place] = _plus(firm.get(place, NOTHING), hold.firm)
+            held[place] = plus(held.get(place, NOTHING), minus(hold.grant, hold.spent))
+            firm[place] = plus(firm.get(place, NOTHING), hold.firm)
     names = {row.name for row in wallets}
     found = {
         row.name: f"its parent {row.parent!r} is not there"
@@ -434,25 +364,10 @@ def errors_in(wallets: Iterable[WalletRow], accounts: Iterable[PeriodRow], holds
         elif (one.held, one.firm) != (held.get(place, NOTHING), firm.get(place, NOTHING)):
             owned = held.get(place, NOTHING)
             found[one.name] = f"tokens and money held{when} are {one.held}, and its runs hold {owned}"
+        elif one.disputed != disputed.get(place, NOTHING):
+            billed = disputed.get(place, NOTHING)
+            found[one.name] = f"tokens and money disputed{when} are {one.disputed}, and its bills say {billed}"
     return found
-
-
-def all_used(row: PeriodRow) -> PeriodRow:
-    """An account as another store takes it in: holds are settled where they were made."""
-    return PeriodRow(name=row.name, period=row.period, used=_plus(row.used, row.held))
-
-
-def taken_in(book: Book, wallets: Iterable[WalletRow], periods: Iterable[PeriodRow]) -> None:
-    """Add the wallets of another store."""
-    new = [row for row in wallets if row.name not in book.wallets]
-    for row in new:
-        book.wallets[row.name] = row
-        book.note(row)
-    names = {row.name for row in new}
-    for account in periods:
-        if account.name in names:
-            book.periods[account.name, account.period] = account
-            book.note(account)
 
 
 def shown(row: WalletRow, accounts: Iterable[PeriodRow], holds: Iterable[HoldRow], now: float) -> Wallet:
@@ -473,6 +388,8 @@ def shown(row: WalletRow, accounts: Iterable[PeriodRow], holds: Iterable[HoldRow
         money=current.used[1],
         held_tokens=current.held[0],
         held_money=current.held[1],
+        disputed_tokens=current.disputed[0],
+        disputed_money=current.disputed[1],
         holds=live,
         closed=row.closed,
         overruled=row.ruled != (None, None),

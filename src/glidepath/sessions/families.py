@@ -59,7 +59,7 @@ def rebased(name: str, old: str, new: str) -> str:
 def refuse_unfinished(entry: Entry) -> None:
     """Raise `StoreError` for a journal that was copied in part: nothing in it says yet that it is a copy."""
     if entry.summary.get(IMPORTING):
-        what = f"session {entry.session_id!r} is an unfinished copy: import, fork or migrate it again, or delete it"
+        what = f"session {entry.session_id!r} is an unfinished copy: import or fork it again, or delete it"
         raise StoreError(what, kind="damaged")
     if entry.summary.get("rewinding"):
         what = f"the rewind of session {entry.session_id!r} was not finished: rewind it again"

@@ -147,7 +147,7 @@ async def _remove_one_by_one(store: SessionStore, names: Sequence[str]) -> list[
 
 
 async def remove_unfinished(store: SessionStore, *, older_than: float = 0.0) -> list[str]:
-    """Remove every copy that a fork, an import or a migration began and did not live to finish; returns their ids.
+    """Remove every copy that a fork or an import began and did not live to finish; returns their ids.
 
     Nobody can run one of them. A copy that somebody is making stays.
     """

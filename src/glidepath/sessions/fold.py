@@ -17,11 +17,11 @@ from glidepath.messages import IMPORTED, AssistantMessage, Message, ToolResultMe
 from glidepath.outcome import AgentState, RunResult, Snapshot
 from glidepath.run.decisions import Decision
 from glidepath.run.fingerprint import Fingerprint
-from glidepath.sessions.capture import untick
 from glidepath.sessions.chain import JournalRecord, check_schema, read
 from glidepath.sessions.changes import apply
 from glidepath.sessions.lenient import converted, decoded, message_of, unreadable
 from glidepath.sessions.session import Session, copied
+from glidepath.sessions.state_changes import read_counters
 from glidepath.spi.sessions import Commit
 
 HOOK = "hook:"  # prefix of a hook's name, used instead of a call id for its children
@@ -50,7 +50,7 @@ class Began(Value, frozen=True, kw_only=True):
     first_new: int = 0
     decisions: Mapping[str, Decision] = {}
     pins: Mapping[str, Mapping[str, str]] = {}
-    schema: int = 1
+    schema: int
     version: str = ""
     """The release that writes from here on."""
     config: str = ""
@@ -166,6 +166,7 @@ class Used(Value, frozen=True, array_like=True):
     turns: int = 0
     tool_calls: int = 0
     descendants: int = 0
+    disputed: tuple[int, int] = (0, 0)
 
 
 class Folded:
@@ -284,7 +285,7 @@ class Folded:
 
     def on_began(self, data: bytes) -> None:
         """A run begins, or continues."""
-        check_schema(_wire.decode(data, dict[str, Any]).get("schema", 1))
+        check_schema(_wire.decode(data, dict[str, Any]).get("schema"))
         self.began = began = decoded(data, Began)
         # A new run of the session starts from nothing; a resumed one keeps what it had.
         if not began.resumed:
@@ -372,7 +373,7 @@ class Folded:
 
     def on_tick(self, data: bytes) -> None:
         """The figures that change every turn."""
-        untick(_wire.decode(data, list[Any]), self.fields)
+        read_counters(_wire.decode(data, list[Any]), self.fields)
 
     def on_reserved(self, data: bytes) -> None:
         """What a model call may cost."""

@@ -27,6 +27,7 @@ from glidepath.sessions.sqlite_file import (
     size_of,
     sync_with,
 )
+from glidepath.tools.threads import workers_of
 
 T = TypeVar("T")
 Work = Callable[[Connection], Any]
@@ -123,8 +124,9 @@ class GroupCommit:
         job = StoreJob(loop, work, landed, full=full)
         queue = self._queues.get(loop)
         if queue is None:
-            queue = self._queues[loop] = []
+            # In this order: a signal handler may raise in between, and a queue that nobody flushes blocks every run.
             loop.call_soon(self._flush, loop)
+            queue = self._queues[loop] = []
         queue.append(job)
         return job
 
@@ -348,7 +350,7 @@ def _keep_time(answer: StoreAnswer) -> None:
     """A thread whose disk never answers must not hold a run forever; virtual time stands still while it works."""
     loop = answer.loop
     timer_of(loop).watch(answer, SILENCE, lambda: answer.settle(None, silent(SILENCE)))
-    workers: set[object] | None = getattr(loop, "workers", None)
+    workers = workers_of(loop)
     if workers is not None:
         workers.add(answer)
         answer.then(workers.discard)

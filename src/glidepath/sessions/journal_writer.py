@@ -18,7 +18,7 @@ from glidepath.sessions.chain import link
 from glidepath.sessions.owner import this_owner
 from glidepath.sessions.pulse import Pulse, letting_go, pulse_of
 from glidepath.sessions.redaction import Redactor, redactor_of
-from glidepath.spi.sessions import Commit, Lease, SessionStore, Sign
+from glidepath.spi.sessions import Lease, SessionStore, Sign
 
 RENEW = 6  # beats between two renewals of the lease
 Items: TypeAlias = list[tuple[str, Any]]
@@ -49,7 +49,9 @@ class JournalWriter:
         "_beats",
         "_pulse",
         "_seen",
+        "_taker",
         "broken",
+        "durability",
         "hash",
         "lease",
         "number",
@@ -58,8 +60,10 @@ class JournalWriter:
         "store",
     )
 
-    def __init__(self, store: SessionStore, lease: Lease, *, sequence: int = 0) -> None:
+    def __init__(self, store: SessionStore, lease: Lease, *, durability: str = "sync", sequence: int = 0) -> None:
         self.store = store
+        self.durability = durability
+        self._taker: Any = store  # who takes the next commit: the store, or a transaction of its database
         self.redactor = redactor_of(store)
         self.lease = lease
         self.number = lease.head
@@ -72,9 +76,7 @@ class JournalWriter:
 
     # --- writing ----------------------------------------------------------------------------------------------
 
-    def add(
-        self, items: Items, now: float, summary: Mapping[str, Any] | None = None, last: bool = False
-    ) -> Awaitable[None] | None:
+    def add(self, items: Items, now: float, summary: Mapping[str, Any] | None = None) -> Awaitable[None] | None:
         """Chain the next commit and give it to the store; await what it returns, if anything.
 
         The chain advances only after the store has accepted the commit: a failed write leaves no gap.
@@ -83,15 +85,16 @@ class JournalWriter:
             items, summary = self._redacted(self.redactor, items), self.redactor.summary(summary)
         sequence = self.sequence
         commit = link(self.hash, self.number + 1, sequence + 1, now, items)
-        later = self._append(commit, summary, last)
-        self.number, self.hash, self.sequence = commit.number, commit.hash, sequence + len(items)
+        later: Awaitable[None] | None = self._taker.append(
+            self.lease, commit, summary=summary, durability=self.durability
+        )
+        self.number = commit.number
+        self.hash = commit.hash
+        self.sequence = sequence + len(items)
         return later
 
     def _redacted(self, redactor: Redactor, items: Items) -> Items:
         return redactor.items(items)
-
-    def _append(self, commit: Commit, summary: Mapping[str, Any] | None, last: bool) -> Awaitable[None] | None:  # noqa: ARG002 - a scribe's
-        return self.store.append(self.lease, commit, summary=summary)
 
     async def begin_transaction(self, seconds: float | None) -> Any:
         """A transaction of the store's own database, for one call."""

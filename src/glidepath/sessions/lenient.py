@@ -1,4 +1,4 @@
-"""Reading what another release wrote: a value that this one does not know becomes the nearest that it does.
+"""Reading what a later release wrote: a value that this one does not know becomes the nearest that it does.
 
 Fields that are unknown are passed over anyway. A value of an enumeration that is unknown becomes None where that is
 allowed, else the member of it that promises least; a block or a decision of an unknown kind is left out. Nothing of

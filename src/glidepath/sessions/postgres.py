@@ -133,6 +133,11 @@ class PostgresStore(CanFork, PostgresCatalog, PostgresWallets):
 
         return await self._do(work)
 
+    async def transact(self, work: Callable[[PostgresConnection], Awaitable[T]]) -> T:
+        """Do something with other data kept in the same database, in one transaction. It is not retried."""
+        async with self._transaction() as connection:
+            return await work(connection)
+
     def _place(self) -> tuple[int, int]:
         return os.getpid(), id(asyncio.get_running_loop())
 

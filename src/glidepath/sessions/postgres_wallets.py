@@ -13,9 +13,18 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from glidepath._wire import Record
 from glidepath.errors import StoreError
 from glidepath.sessions import books
-from glidepath.sessions.books import Book, HoldRow
+from glidepath.sessions.book_rows import Book, HoldRow
 from glidepath.sessions.postgres_pool import ridden_out
-from glidepath.sessions.sqlite_wallets import hold_row, of_hold, of_period, of_wallet, period_row, wallet_row
+from glidepath.sessions.sqlite_wallets import (
+    bill_row,
+    hold_row,
+    of_bill,
+    of_hold,
+    of_period,
+    of_wallet,
+    period_row,
+    wallet_row,
+)
 from glidepath.sessions.wallet_desk import Rows, WalletDesk
 
 if TYPE_CHECKING:
@@ -33,11 +42,20 @@ CREATE TABLE IF NOT EXISTS glidepath_wallet_periods(
   name text NOT NULL, period text NOT NULL, tokens bigint NOT NULL, money bigint NOT NULL,
   held_tokens bigint NOT NULL, held_money bigint NOT NULL, firm_tokens bigint NOT NULL, firm_money bigint NOT NULL,
   PRIMARY KEY(name, period)) WITH (fillfactor = 50);
+ALTER TABLE glidepath_wallet_periods ADD COLUMN IF NOT EXISTS disputed_tokens bigint NOT NULL DEFAULT 0,
+  ADD COLUMN IF NOT EXISTS disputed_money bigint NOT NULL DEFAULT 0;
 CREATE TABLE IF NOT EXISTS glidepath_wallet_holds(
   key text PRIMARY KEY, leg bigint NOT NULL, owner text NOT NULL, session text, expires float8 NOT NULL,
   line text NOT NULL, base_tokens bigint NOT NULL, base_money bigint NOT NULL,
   tokens bigint NOT NULL, money bigint NOT NULL, grant_tokens bigint NOT NULL, grant_money bigint NOT NULL,
   firm_tokens bigint NOT NULL, firm_money bigint NOT NULL, ended float8 NOT NULL) WITH (fillfactor = 50);
+ALTER TABLE glidepath_wallet_holds ADD COLUMN IF NOT EXISTS disputed_base_tokens bigint NOT NULL DEFAULT 0,
+  ADD COLUMN IF NOT EXISTS disputed_base_money bigint NOT NULL DEFAULT 0,
+  ADD COLUMN IF NOT EXISTS disputed_tokens bigint NOT NULL DEFAULT 0,
+  ADD COLUMN IF NOT EXISTS disputed_money bigint NOT NULL DEFAULT 0;
+CREATE TABLE IF NOT EXISTS glidepath_wallet_bills(
+  id text PRIMARY KEY, key text NOT NULL, line text NOT NULL, at float8 NOT NULL, tokens bigint NOT NULL,
+  money bigint NOT NULL);
 """
 _HOLDS = "SELECT * FROM glidepath_wallet_holds WHERE key = ANY($1) ORDER BY key FOR UPDATE"
 _NEW_HOLDS = (
@@ -50,22 +68,30 @@ _PERIODS = (
     "ORDER BY name, period FOR UPDATE"
 )
 _NEW_PERIODS = (
-    "INSERT INTO glidepath_wallet_periods SELECT n, p, 0, 0, 0, 0, 0, 0 FROM unnest($1::text[], $2::text[]) AS l(n, p) "
-    "ORDER BY n, p ON CONFLICT DO NOTHING"
+    "INSERT INTO glidepath_wallet_periods SELECT n, p, 0, 0, 0, 0, 0, 0, 0, 0 "
+    "FROM unnest($1::text[], $2::text[]) AS l(n, p) ORDER BY n, p ON CONFLICT DO NOTHING"
 )
 _PUT_WALLET = (
     "INSERT INTO glidepath_wallets VALUES($1, $2, $3, $4, $5, $6, $7, $8) ON CONFLICT (name) DO UPDATE SET "
     "max_tokens = $4, max_money = $5, ruled_tokens = $6, ruled_money = $7, closed = $8"
 )
 _PUT_PERIOD = (
-    "INSERT INTO glidepath_wallet_periods VALUES($1, $2, $3, $4, $5, $6, $7, $8) ON CONFLICT (name, period) DO UPDATE "
-    "SET tokens = $3, money = $4, held_tokens = $5, held_money = $6, firm_tokens = $7, firm_money = $8"
+    "INSERT INTO glidepath_wallet_periods VALUES($1, $2, $3, $4, $5, $6, $7, $8, $9, $10) "
+    "ON CONFLICT (name, period) DO UPDATE SET tokens = $3, money = $4, held_tokens = $5, held_money = $6, "
+    "firm_tokens = $7, firm_money = $8, disputed_tokens = $9, disputed_money = $10"
 )
 _PUT_HOLD = (
-    "INSERT INTO glidepath_wallet_holds VALUES($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15) "
+    "INSERT INTO glidepath_wallet_holds VALUES($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, "
+    "$16, $17, $18, $19) "
     "ON CONFLICT (key) DO UPDATE SET leg = $2, owner = $3, session = $4, expires = $5, line = $6, base_tokens = $7, "
     "base_money = $8, tokens = $9, money = $10, grant_tokens = $11, grant_money = $12, firm_tokens = $13, "
-    "firm_money = $14, ended = $15"
+    "firm_money = $14, ended = $15, disputed_base_tokens = $16, disputed_base_money = $17, disputed_tokens = $18, "
+    "disputed_money = $19"
+)
+_BILLS = "SELECT * FROM glidepath_wallet_bills WHERE $1 IN ('', id)"
+_ADD_BILL = (
+    "INSERT INTO glidepath_wallet_bills AS b VALUES($1, $2, $3, $4, $5, $6) ON CONFLICT (id) DO UPDATE SET at = $4, "
+    "tokens = b.tokens + $5, money = b.money + $6"
 )
 
 
@@ -104,6 +130,7 @@ def _together(jobs: Sequence[_Job]) -> Rows:
         line=tuple(dict.fromkeys(terms for job in jobs for terms in job.rows.line)),
         whole=jobs[0].rows.whole,
         everything=jobs[0].rows.everything,
+        bill=jobs[0].rows.bill,
     )
 
 
@@ -150,7 +177,7 @@ class PostgresWallets(WalletDesk):
     async def _prepare_wallets(self, connection: PostgresConnection) -> None:
         if self._wallets_ready:
             return
-        if not await connection.fetchval("SELECT to_regclass('glidepath_wallet_holds') IS NOT NULL"):
+        if not await connection.fetchval("SELECT to_regclass('glidepath_wallet_bills') IS NOT NULL"):
             await connection.execute("SELECT pg_advisory_xact_lock($1)", ADVISORY)
             await connection.execute(TABLES)
 
@@ -159,7 +186,7 @@ class PostgresWallets(WalletDesk):
         loop = asyncio.get_running_loop()
         here = (os.getpid(), id(loop))
         done: asyncio.Future[Any] = loop.create_future()
-        if rows.whole:  # it only looks, and locks nothing
+        if rows.whole or rows.bill is not None:  # it only looks, and locks nothing; or decides, which is rare
             await self._transact([_Job(rows, work, done)])
             return await done  # type: ignore[no-any-return]
         waiting = self._waiting.get(here)
@@ -278,11 +305,16 @@ async def _read(connection: PostgresConnection, rows: Rows) -> Book:
         accounts = await _accounts(connection, rows, book)
     for row in accounts:
         book.periods[row["name"], row["period"]] = period_row(row)
+    if rows.bill is not None:
+        # Read again: anyone who changes a bill has its accounts locked, and now we have.
+        book.bills = {row["id"]: bill_row(row) for row in await connection.fetch(_BILLS, rows.bill)}
     return book
 
 
 async def _accounts(connection: PostgresConnection, rows: Rows, book: Book) -> Any:
     places = {*book.line(rows.line)}.union(*[hold.line for hold in book.holds.values()])
+    if rows.bill is not None:
+        places = places.union(*[bill_row(row).line for row in await connection.fetch(_BILLS, rows.bill)])
     if not places:
         return ()
     names, periods = [place[0] for place in places], [place[1] for place in places]
@@ -305,3 +337,7 @@ async def _write(connection: PostgresConnection, book: Book) -> None:
     holds = [of_hold(row) for row in book.holds.values() if book.is_changed(row)]
     if holds:
         await connection.executemany(_PUT_HOLD, holds)
+    if book.new_bills:  # in one order: two transactions may add to the same bills
+        await connection.executemany(_ADD_BILL, sorted(of_bill(row) for row in book.new_bills))
+    if book.decided:
+        await connection.execute("DELETE FROM glidepath_wallet_bills WHERE id = ANY($1)", book.decided)

@@ -8,8 +8,7 @@ the run is over. Without a store there is no scribe, and none of this happens.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Coroutine, Mapping, Sequence
-from collections.abc import Set as AbstractSet
+from collections.abc import Awaitable, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -17,26 +16,24 @@ from glidepath._version import VERSION
 from glidepath._wire import Raw, loads, replace
 from glidepath.errors import StoreError
 from glidepath.events import ConfigurationChanged, SessionSaved
-from glidepath.messages import AssistantMessage, ToolResultMessage, UnknownMessage, stored_arguments
+from glidepath.messages import ToolResultMessage, stored_arguments
 from glidepath.outcome import AgentState, ConfigurationChange, LoopOutcome, RunResult, Snapshot, StopCause
 from glidepath.run import Interrupt, Run, Signal, Touchdown, Verdict
 from glidepath.run.fingerprint import Fingerprint, differences, fingerprint
 from glidepath.run.snapshot import configured
-from glidepath.sessions.answer import FAREWELL, StoreAnswer, WatchedAnswer, as_store_error, called, heard
-from glidepath.sessions.capture import Capture, bare, moment
+from glidepath.sessions.answer import FAREWELL, StoreAnswer, WatchedAnswer, as_store_error, store_call
 from glidepath.sessions.cards import whole_session
-from glidepath.sessions.chain import SCHEMA, sealed
-from glidepath.sessions.fold import Began, Child, Intent, Opened, Reserved, Used
+from glidepath.sessions.chain import SCHEMA
+from glidepath.sessions.fold import Began, Child, Intent, Opened, Reserved
 from glidepath.sessions.inbox import SessionMailbox
 from glidepath.sessions.journal_writer import Items, JournalWriter
-from glidepath.spi.sessions import Commit, Lease, SessionStore, Sign
+from glidepath.sessions.scribe_parts import KnownSession, RunningChildren, WrittenTranscript
+from glidepath.sessions.state_changes import StateChanges, bare, count
+from glidepath.spi.sessions import Lease, SessionStore, Sign
 
 if TYPE_CHECKING:
-    from glidepath.ledger import Meter
     from glidepath.run.seams import BookedCall
-    from glidepath.sessions.session import Session
 
-_NOBODY: frozenset[str] = frozenset()
 _NOTHING: dict[str, Any] = {}
 
 
@@ -44,32 +41,18 @@ class Scribe(JournalWriter):
     """Writes what one run does."""
 
     __slots__ = (
-        "_charged",
-        "_filed",
         "_flying",
-        "_odd",
-        "_plain",
         "_run",
-        "_vessel",
+        "_transcript",
         "ahead",
-        "base",
-        "born",
-        "capture",
-        "config",
+        "changes",
+        "children",
         "decisions",
-        "durability",
-        "forked",
-        "imported",
-        "kin",
+        "known",
         "mailbox",
-        "parent",
-        "past",
         "pins",
         "stopped",
-        "tail",
         "time",
-        "writer",
-        "written",
     )
 
     def __init__(
@@ -81,42 +64,23 @@ class Scribe(JournalWriter):
         sequence: int = 0,
         parent: dict[str, str] | None = None,
     ) -> None:
-        super().__init__(store, lease, sequence=sequence)
-        self.durability = durability
-        # Commits go to the store one by one and as they are.
-        self._plain = self.redactor is None
-        self._odd = True  # the next commit may need more than `_write_one` does
-        self.config: Fingerprint | None = None
-        """The agent's configuration when the journal was last written."""
-        self.parent = parent
-        self.past: Session | None = None  # the session as this run found it
-        self.base = 0
-        """The commit with the newest base."""
-        self.forked: dict[str, Any] | None = None
-        """Which session, and which of its turns, this one was forked from."""
+        super().__init__(store, lease, durability=durability, sequence=sequence)
+        self.known = KnownSession(parent=parent)
+        self.children = RunningChildren()
+        self.mailbox = SessionMailbox()
         self.time = 0.0
         """When the last commit was written, in seconds since the epoch."""
-        self.mailbox = SessionMailbox()
         self.stopped = False  # a stop request of the store was received: the end of the run acknowledges it
-        self.imported = False
-        """Some of the journal was imported."""
-        self.writer = ""
-        """The release that wrote the last leg."""
-        self.capture: Any = None  # a Capture, from `attend` on
-        self.written = 0  # messages of the transcript that are in the journal
-        self.tail: frozenset[str] | None = None  # results among them, when others of their batch may join in between
-        # Nothing is put into any of these: code that has something for one makes another.
+        self.ahead: Items = []  # records that wait for the first commit
+        # Nothing is put into these two: code that has something for one makes another.
         self.decisions: Mapping[str, Any] = _NOTHING
         self.pins: dict[str, Any] = _NOTHING
         """The digests of the tools that servers offer, by server."""
-        self.kin: Mapping[str, Meter | Used] = _NOTHING  # children of running calls: our figures have their spending
-        self.born: AbstractSet[str] = _NOBODY  # the sessions of all children that this run is known to have started
-        self._charged: Mapping[str, Used] = _NOTHING
-        self.ahead: Items = []  # records that wait for the first commit
-        self._filed: dict[str, ToolResultMessage] = _NOTHING
         self._flying: StoreAnswer | None = None  # the commit that is on its way
-        self._run: Any = None  # a Run, from `attend` on
-        self._vessel: Any = None  # the transaction that takes the next commit, in place of the store
+        # From `attend` on:
+        self._run: Any = None
+        self._transcript = WrittenTranscript()
+        self.changes: Any = None
 
     # --- the beginning ----------------------------------------------------------------------------------------
 
@@ -125,9 +89,8 @@ class Scribe(JournalWriter):
     ) -> None:
         """Follow this run. `written` messages and the state `base` are in the journal already."""
         self._run = run
-        self.written = written
-        self.capture = Capture(base)
-        self.tail = tail
+        self._transcript = WrittenTranscript(written, tail)
+        self.changes = StateChanges(run, base)
         self.keep_alive()
 
     async def begin(self) -> None:
@@ -136,7 +99,7 @@ class Scribe(JournalWriter):
         plan = run.plan
         now, digest = fingerprint(plan)
         if not self.number:
-            opened = Opened(schema=SCHEMA, session_id=self.lease.session_id, version=VERSION, parent=self.parent)
+            opened = Opened(schema=SCHEMA, session_id=self.lease.session_id, version=VERSION, parent=self.known.parent)
             # It comes first, so that a reader knows the schema before any other record.
             self.ahead.insert(0, ("opened", opened))
         began = Began(
@@ -154,7 +117,7 @@ class Scribe(JournalWriter):
         items = [*self.ahead, ("began", began)]
         del self.ahead  # nothing is put there any more
         # Only when it has changed: every leg of a long session would repeat it.
-        if self.config != now:
+        if self.known.config != now:
             items.append(("config", now))
         if run.terms.resumed is not None:
             run.terms.note_changes(self._changes(now))
@@ -164,9 +127,10 @@ class Scribe(JournalWriter):
 
     def _changes(self, now: Fingerprint) -> tuple[ConfigurationChange, ...]:
         """What changed since the last leg; nothing if that was not recorded."""
-        found = [] if self.config is None else list(differences(self.config, now))
-        if self.writer not in ("", VERSION):
-            found.insert(0, ConfigurationChange(what="version", before=self.writer, now=VERSION))
+        before, writer = self.known.config, self.known.writer
+        found = [] if before is None else list(differences(before, now))
+        if writer not in ("", VERSION):
+            found.insert(0, ConfigurationChange(what="version", before=writer, now=VERSION))
         return tuple(found)
 
     # --- in the middle ----------------------------------------------------------------------------------------
@@ -178,7 +142,7 @@ class Scribe(JournalWriter):
         output = tokens - given if tokens > given else 0
         name = run.plan.model_name if run.spend.other_accounts and run.plan.model_name != configured(run) else ""
         reserved = Reserved(input=given, output=output, tokens=tokens, money=reservation.money, model=name)
-        return self._write_one("reserved", reserved, guards=True)
+        return self._write([("reserved", reserved)], begins=True)
 
     async def grown(self, booking: BookedCall) -> bool:
         """Record the larger reservation of a reply that outgrew it; False if that could not be written."""
@@ -194,18 +158,16 @@ class Scribe(JournalWriter):
         self, jobs: Sequence[Any], queued: Sequence[Any] = (), done: Sequence[Any] = ()
     ) -> Awaitable[None] | None:
         """These calls are about to start; `queued` will later, `done` have just got their results. None: written."""
-        run = self._run
         items: Items = []
         # A result is written when it is known, in any order; its place in the transcript follows as `placed`.
         for job in done:
-            self._odd, message = True, job.bare_message(run)
-            self._filed = {**self._filed, message.call_id: message}
+            message = job.bare_message(self._run)
+            self._transcript.file(message)
             items.append(("result", message))
         if queued:
             items.append(("queued", [job.call.id for job in queued]))
-        items += [("intent", self._intent(job)) for job in jobs]
-        if len(items) == 1:
-            return self._write_one(*items[0], guards=False)
+        for job in jobs:
+            items.append(("intent", self._intent(job)))
         return self._write(items, guards=False, begins=bool(jobs))
 
     def _intent(self, job: Any) -> Intent:
@@ -223,40 +185,31 @@ class Scribe(JournalWriter):
 
     async def land(self, message: ToolResultMessage, transaction: Any) -> None:
         """Write a call's result in the transaction that has its effect. Raises `Touchdown` when it is not written."""
-        while self._flying is not None and self._run is not None:
-            await self._see_through(self._flying)
+        await self._let_land()
         if self._run is None:
             raise _down(self.broken or StoreError("the run has ended", kind="fenced"))
         # No await up to the append: nothing else may take this place in the chain.
-        self._vessel = transaction
+        self._taker = transaction
         try:
-            self._odd = True
-            self._filed = {**self._filed, message.call_id: message}
+            self._transcript.file(message)
             later = self._write([("result", message)], guards=False)
         finally:
-            self._vessel = None
+            self._taker = self.store
         await _written(later)
 
     def unfile(self, call_id: str) -> None:
         """This result does not join the transcript: a program has it."""
-        self._filed.pop(call_id, None)
+        self._transcript.unfile(call_id)
 
     async def spawned(self, call_id: str, session_id: str, agent: str) -> None:
         """A call is about to start a child with its own journal."""
         # Written before the child does anything: after a crash, its effects must be traceable.
         await _written(self._write([("child", Child(call_id=call_id, session_id=session_id, agent=agent))]))
-        self.born |= {session_id}
-
-    def follow(self, session_id: str, meter: Meter) -> None:
-        """A child is running: what it spends is in the figures of this run from now on."""
-        self.kin = {**self.kin, session_id: meter}
-        self._odd = True
+        self.children.ids |= {session_id}
 
     def expect_earlier(self) -> None:
         """Results may join the transcript before some that are in the journal."""
-        if self.tail is None:
-            self.tail = frozenset()
-        self._odd = True
+        self._transcript.expect_earlier()
 
     # --- the end ----------------------------------------------------------------------------------------------
 
@@ -284,7 +237,7 @@ class Scribe(JournalWriter):
     async def forget_stop(self) -> None:
         """Clear a stop request that was obeyed or meant for an earlier run. If it fails, the journal still says so."""
         with suppress(Exception):
-            await heard(called(self.store.flag, self.lease.session_id, None), FAREWELL)
+            await store_call(self.store.flag, self.lease.session_id, None, timeout=FAREWELL)
 
     def stop(self, reason: str) -> None:
         """A stop was requested through the store."""
@@ -336,16 +289,39 @@ class Scribe(JournalWriter):
             raise _down(self.broken)
         run = self._run
         try:
-            later = self._commit(run, last_items, first or [], summary, last, guards)
+            items = self._gather(run, first or [], guards)
+            items += last_items
+            later = self.add(items, self.time, summary)
         except BaseException as error:
             later = self._not_written(run, error)
         if later is not None:
-            return self._waited(run, later, last, begins)
-        if run.voice.listening and not last:
-            self._tell_saved(run)
+            return self._landed(self._watch(later), last, begins)
+        self._conclude(run, last, begins)
+        return None
+
+    def _gather(self, run: Run, items: Items, guards: bool) -> Items:
+        """Add what is new, in the order in which a reader applies it: the messages, then the state after them."""
+        self._transcript.take_new(run.transcript.messages, items)
+        changed = self.changes.take(run, guards)
+        if changed is not None:
+            items.append(("state", changed))
+        self.time, counters = self._count(run)
+        items.append(("tick", counters))
+        if self.mailbox.stirred:
+            items += self.mailbox.news()
+        if self.children.spending:
+            self.children.charge(items)
+        return items
+
+    _count = staticmethod(count)
+
+    def _conclude(self, run: Run, last: bool, begins: bool) -> None:
+        """A commit is written: say so, and let nothing begin in a run that was stopped meanwhile."""
+        emit = run.voice.emit
+        if emit is not None and not last:
+            emit(SessionSaved, run.terms.session_id, self.sequence)  # not before: a listener may rely on it
         if begins and run.watch.interrupt is not None:
             raise run.interrupted()
-        return None
 
     def _not_written(self, run: Run, error: BaseException) -> NoReturn:
         """Nothing may follow a commit that may or may not be written: the chain would fork."""
@@ -355,143 +331,42 @@ class Scribe(JournalWriter):
         # SystemExit and CancelledError, too: nobody has cancelled the run.
         raise _down(self.broken) from None  # type: ignore[arg-type]
 
-    def _waited(self, run: Run, later: Awaitable[None], last: bool, begins: bool) -> Coroutine[Any, Any, None]:  # noqa: ARG002 - a cruise passes it
-        self._odd = True
+    def _watch(self, later: Awaitable[None]) -> StoreAnswer:
+        """A commit is on its way: nothing else is written until the store has answered."""
         # Our own stores answer in time and without a task; any other may be silent, and is watched.
-        flying = later if isinstance(later, StoreAnswer) else WatchedAnswer(later)
-        self._flying = flying
-        flying.then(self._land)
-        return self._landed(flying, last, begins)
+        self._flying = flying = later if isinstance(later, StoreAnswer) else WatchedAnswer(later)
+        flying.then(self._arrive)
+        return flying
 
-    def _land(self, answer: StoreAnswer) -> None:
+    def _arrive(self, answer: StoreAnswer) -> None:
         """The store has answered, whether or not the run still waits for it."""
         self._flying = None
         if answer.error is not None:
             self._break(answer.error)
-        else:
-            self._odd = self._is_odd()
+
+    async def _let_land(self) -> None:
+        """Wait for the commit that is on its way, if one is."""
+        while (flying := self._flying) is not None and self._run is not None:
+            await self._see_through(flying)
+            if self._flying is flying:  # a signal handler raised before anybody was to be told: see `_waited`
+                self._arrive(flying)
 
     async def _write_after(self, last_items: Items, first: Items | None, *how: Any) -> None:
         """The same, after the commit that is on its way."""
-        while self._flying is not None and self._run is not None:
-            await self._see_through(self._flying)
+        await self._let_land()
         summary, last, guards, begins = how
         await _written(Scribe._write(self, last_items, first, summary=summary, last=last, guards=guards, begins=begins))
 
     async def _landed(self, flying: StoreAnswer, last: bool, begins: bool) -> None:
         """Wait for a commit that is on its way, as `_write` does for one that is written at once."""
         run = self._run
-        if asyncio.current_task() is run.watch.task:  # as `_see_through`, twice a turn
-            while not flying.done:
-                with suppress(asyncio.CancelledError):
-                    await run.watch.wait(flying.bell())
-        else:
-            await self._see_through(flying)
+        await self._see_through(flying)
         if self.broken is not None:
             raise _down(self.broken)
-        if run.voice.listening and not last:
-            self._tell_saved(run)
-        if begins and run.watch.interrupt is not None:
-            raise run.interrupted()
-
-    def _tell_saved(self, run: Run) -> None:
-        """Not before it is on disk: a listener may rely on it."""
-        voice = run.voice  # as `Run.emit`, twice a turn
-        number, at, name = voice.next_number(), voice.now(), run.terms.session_id
-        voice.tell_all(SessionSaved(run.run_id, voice.parent_id, number, at, name, self.sequence))  # type: ignore[misc]
-
-    def _write_one(self, kind: str, payload: object, *, guards: bool) -> Awaitable[None] | None:
-        """`_write` in short, for what nearly every commit has: a message, perhaps a changed state, and what begins."""
-        run = self._run
-        messages, written, sequence, number = run.transcript.messages, self.written, self.sequence, self.number + 1
-        if (
-            self._odd
-            or len(messages) != written + 1
-            or self.mailbox.stirred
-            or (message := messages[written]).__class__ is UnknownMessage
-        ):
-            return self._write([(kind, payload)], guards=guards, begins=True)
-        try:
-            changed = self.capture.changes(run, guards)
-            now, figures = moment(run)
-            self.time = now
-            records: list[tuple[int, float, str, Any]]
-            if changed is None:
-                records = [(sequence + 1, now, "message", message), (sequence + 2, now, "tick", figures)]
-                sequence += 3
-            else:
-                records = [
-                    (sequence + 1, now, "message", message),
-                    (sequence + 2, now, "state", changed),
-                    (sequence + 3, now, "tick", figures),
-                ]
-                sequence += 4
-            records.append((sequence, now, kind, payload))
-            commit = sealed(self.hash, number, records)
-            later = self.store.append(self.lease, commit, summary=None, durability=self.durability)
-            # The chain advances only after the store has accepted the commit: a failed write leaves no gap.
-            self.number, self.hash, self.sequence, self.written = number, commit.hash, sequence, written + 1
-        except BaseException as error:
-            later = self._not_written(run, error)
-        if later is not None:
-            return self._waited(run, later, last=False, begins=True)
-        if run.voice.listening:
-            self._tell_saved(run)
-        if run.watch.interrupt is not None:
-            raise run.interrupted()
-        return None
-
-    def _commit(
-        self,
-        run: Run,
-        last_items: Items,
-        items: Items,
-        summary: Mapping[str, Any] | None,
-        last: bool,
-        guards: bool,
-    ) -> Awaitable[None] | None:
-        """Gather what is new, in the order in which a reader applies it, and give it to the store."""
-        # The messages, the state after them, then what is about to begin.
-        messages = run.transcript.messages
-        items += self._new_messages()
-        changed = self.capture.changes(run, guards)
-        if changed is not None:
-            items.append(("state", changed))
-        self.time, figures = self._moment(run)
-        items.append(("tick", figures))
-        if self.mailbox.stirred:
-            items += self.mailbox.news()
-        if self.kin:
-            self._charge(items)
-        items += last_items
-        later = self.add(items, self.time, summary, last)
-        self.written = len(messages)
-        self._odd = self._is_odd()
-        return later
-
-    def _is_odd(self) -> bool:
-        """The next commit needs more than `_write_one` does."""
-        return bool(not self._plain or self.broken is not None or self.tail is not None or self.kin or self._filed)
-
-    def _charge(self, items: Items) -> None:
-        """Record how much of each child is in the figures of this commit: a resume adds only what came after it."""
-        if any(kind == "message" and type(message) is AssistantMessage for kind, message in items):
-            self.kin = self._charged = _NOTHING  # their calls have ended
-            return
-        charged = {name: one if isinstance(one, Used) else _used(one) for name, one in self.kin.items()}
-        if charged != self._charged:
-            self._charged = charged
-            items.append(("charged", charged))
-
-    _moment = staticmethod(moment)
-
-    def _append(self, commit: Commit, summary: Mapping[str, Any] | None, last: bool) -> Awaitable[None] | None:  # noqa: ARG002 - of the journal writer
-        taker = self._vessel or self.store
-        return taker.append(self.lease, commit, summary=summary, durability=self.durability)
+        self._conclude(run, last, begins)
 
     def _break(self, error: BaseException) -> None:
         """The store failed: nothing more is written, and the run ends."""
-        self._odd = True
         self.broken = as_store_error(error)
 
     async def _see_through(self, flying: StoreAnswer) -> None:
@@ -506,28 +381,8 @@ class Scribe(JournalWriter):
             with suppress(asyncio.CancelledError):  # the interrupt is recorded: nothing new begins
                 await watch.wait(flying.bell())
 
-    def _new_messages(self) -> Items:
-        messages = self._run.transcript.messages
-        if self.tail is not None:
-            recent = messages[self.written - len(self.tail) :]
-            fresh = [one for one in recent if type(one) is not ToolResultMessage or one.call_id not in self.tail]
-            if len(recent) - len(fresh) != len(self.tail):
-                raise StoreError("the transcript was changed while its run was running", kind="conflict")
-            results = [one.call_id for one in fresh if type(one) is ToolResultMessage]
-            self.tail = self.tail.union(results) if len(results) == len(fresh) else None
-        else:
-            fresh = messages[self.written :]
-        filed = self._filed
-        items: Items = []
-        for message in fresh:
-            if type(message) is ToolResultMessage and filed.pop(message.call_id, None) == message:
-                items.append(("placed", [message.call_id]))
-            else:
-                items.append(("message", Raw(message.raw) if type(message) is UnknownMessage else message))
-        return items
-
     def _summary(self, state: str, result: RunResult | None) -> dict[str, Any]:
-        run = self._run
+        run, known = self._run, self.known
         cost = run.cost()
         task = next((m.text for m in run.transcript.messages[run.transcript.first_new :] if m.role == "user"), "")
         return {
@@ -541,10 +396,10 @@ class Scribe(JournalWriter):
             "messages": len(run.transcript.messages),
             "tokens": run.meter.tokens - run.terms.carried.tokens,
             "cost": None if cost is None else str(cost),
-            "parent": self.parent,
-            **({"base": self.base} if self.base else {}),
-            **({"forked": self.forked} if self.forked else {}),
-            **whole_session(self.past, run),
+            "parent": known.parent,
+            **({"base": known.base} if known.base else {}),
+            **({"forked": known.forked} if known.forked else {}),
+            **whole_session(known.past, run),
         }
 
     # --- the heartbeat ----------------------------------------------------------------------------------------
@@ -561,7 +416,7 @@ class Scribe(JournalWriter):
             return
         if sign.mail > self.mailbox.taken:  # before the stop: a note may say who asked for it
             store: Any = self.store
-            notes = await heard(called(store.notes, self.lease.session_id, self.mailbox.taken))
+            notes = await store_call(store.notes, self.lease.session_id, self.mailbox.taken)
             if self._run is not None:
                 self.mailbox.take(run, notes)
         if sign.stop is not None:
@@ -572,10 +427,6 @@ async def _written(later: Awaitable[None] | None) -> None:
     """Wait for a commit that is not written at once."""
     if later is not None:
         await later
-
-
-def _used(meter: Meter) -> Used:
-    return Used(meter.tokens, meter.money, meter.turns, meter.tool_calls, meter.descendants + 1)
 
 
 def _cause(error: StoreError) -> StopCause:

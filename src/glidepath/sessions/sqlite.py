@@ -302,6 +302,11 @@ class SqliteStore(CanFork, SqliteCatalog, SqliteInbox, SqliteWallets):
 
     # --- housekeeping -----------------------------------------------------------------------------------------
 
+    async def transact(self, work: Callable[[Connection], Any]) -> Any:
+        """Do something with other data kept in the same file, in one transaction."""
+        self._be_there()
+        return await self._do(work)
+
     async def flag(self, session_id: str, reason: str | None) -> None:
         """Ask the run in this session to stop."""
 

@@ -16,7 +16,7 @@ from glidepath import _wire
 from glidepath.errors import ConfigurationError, StoreError, install_line, told
 from glidepath.sessions.chain import other_layout
 from glidepath.sessions.owner import GONE
-from glidepath.sessions.sqlite_tables import APPLICATION, LAYOUT, TABLES
+from glidepath.sessions.sqlite_tables import APPLICATION, LAYOUT, TABLES, UPGRADES
 
 BUSY, READ_ONLY, FULL, CANNOT_OPEN = 5, 8, 13, 14
 _WAIT = 0.005  # seconds between two tries
@@ -239,7 +239,10 @@ class SqliteFile:
         if tables and owner != APPLICATION:
             raise StoreError(f"{self.path} is another program's database: choose another file", kind="damaged")
         if layout and owner == APPLICATION:
-            raise other_layout(f"{self.path} has", layout, LAYOUT)
+            if layout not in UPGRADES:
+                raise other_layout(f"{self.path} has", layout, LAYOUT)
+            self._upgrade(connection)
+            return
         connection.execute("PRAGMA auto_vacuum = INCREMENTAL")  # before the first table: what is freed is given back
         _write_ahead(connection, wait)
         try:
@@ -247,6 +250,20 @@ class SqliteFile:
             for statement in TABLES:
                 connection.execute(statement)
             connection.execute(f"PRAGMA application_id = {APPLICATION}")
+            connection.execute(f"PRAGMA user_version = {LAYOUT}")
+            connection.execute("COMMIT")
+        except BaseException:
+            roll_back(connection)
+            raise
+
+    def _upgrade(self, connection: Connection) -> None:
+        """Bring the tables of an earlier layout up to date."""
+        try:
+            connection.execute("BEGIN IMMEDIATE")
+            # Another process may have done it since.
+            layout = connection.execute("PRAGMA user_version").fetchone()[0]
+            for statement in UPGRADES.get(layout, ()):
+                connection.execute(statement)
             connection.execute(f"PRAGMA user_version = {LAYOUT}")
             connection.execute("COMMIT")
         except BaseException:

@@ -8,7 +8,7 @@ Whatever is behind that number is found by reading the few commits there.
 
 from __future__ import annotations
 
-LAYOUT = 2  # of the tables; the journal inside has its own version
+LAYOUT = 3  # of the tables; the journal inside has its own version
 APPLICATION = 0x676C6964  # "glid": what the file says it is
 
 _CATALOG = (
@@ -38,6 +38,11 @@ _CATALOG = (
         "DELETE FROM catalog_tags WHERE key = OLD.key; DELETE FROM catalog WHERE key = OLD.key; END"
     ),
 )
+_BILLS = (
+    "CREATE TABLE IF NOT EXISTS wallet_bills("
+    "id TEXT PRIMARY KEY, key TEXT NOT NULL, line TEXT NOT NULL, at REAL NOT NULL, tokens INTEGER NOT NULL, "
+    "money INTEGER NOT NULL) WITHOUT ROWID"
+)
 _WALLETS = (
     (
         "CREATE TABLE IF NOT EXISTS wallets("
@@ -48,7 +53,8 @@ _WALLETS = (
         "CREATE TABLE IF NOT EXISTS wallet_periods("
         "name TEXT NOT NULL, period TEXT NOT NULL, tokens INTEGER NOT NULL, money INTEGER NOT NULL, "
         "held_tokens INTEGER NOT NULL, held_money INTEGER NOT NULL, firm_tokens INTEGER NOT NULL, "
-        "firm_money INTEGER NOT NULL, PRIMARY KEY(name, period)) WITHOUT ROWID"
+        "firm_money INTEGER NOT NULL, disputed_tokens INTEGER NOT NULL DEFAULT 0, "
+        "disputed_money INTEGER NOT NULL DEFAULT 0, PRIMARY KEY(name, period)) WITHOUT ROWID"
     ),
     (
         "CREATE TABLE IF NOT EXISTS wallet_holds("
@@ -56,9 +62,29 @@ _WALLETS = (
         "line TEXT NOT NULL, base_tokens INTEGER NOT NULL, base_money INTEGER NOT NULL, "
         "tokens INTEGER NOT NULL, money INTEGER NOT NULL, grant_tokens INTEGER NOT NULL, "
         "grant_money INTEGER NOT NULL, firm_tokens INTEGER NOT NULL, firm_money INTEGER NOT NULL, "
-        "ended REAL NOT NULL) WITHOUT ROWID"
+        "ended REAL NOT NULL, disputed_base_tokens INTEGER NOT NULL DEFAULT 0, "
+        "disputed_base_money INTEGER NOT NULL DEFAULT 0, disputed_tokens INTEGER NOT NULL DEFAULT 0, "
+        "disputed_money INTEGER NOT NULL DEFAULT 0) WITHOUT ROWID"
     ),
+    _BILLS,
 )
+UPGRADES = {
+    2: (
+        *(
+            f"ALTER TABLE {table} ADD COLUMN {column} INTEGER NOT NULL DEFAULT 0"
+            for table, columns in (
+                ("wallet_periods", ("disputed_tokens", "disputed_money")),
+                (
+                    "wallet_holds",
+                    ("disputed_base_tokens", "disputed_base_money", "disputed_tokens", "disputed_money"),
+                ),
+            )
+            for column in columns
+        ),
+        _BILLS,
+    ),
+}
+"""What makes a file of an earlier layout one of this layout."""
 TABLES = (
     "CREATE TABLE IF NOT EXISTS meta(name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID",
     (

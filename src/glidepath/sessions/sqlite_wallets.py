@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from glidepath import _wire
 from glidepath.errors import StoreError
 from glidepath.sessions import books
-from glidepath.sessions.books import Book, HoldRow, PeriodRow, WalletRow
+from glidepath.sessions.book_rows import BillRow, Book, HoldRow, PeriodRow, WalletRow
 from glidepath.sessions.sqlite_file import READ_ONLY, code_of
 from glidepath.sessions.sqlite_journals import SqliteJournals
 from glidepath.sessions.wallet_desk import Rows, WalletDesk
@@ -20,8 +20,12 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 _PUT_WALLET = "INSERT OR REPLACE INTO wallets VALUES(?, ?, ?, ?, ?, ?, ?, ?)"
-_PUT_PERIOD = "INSERT OR REPLACE INTO wallet_periods VALUES(?, ?, ?, ?, ?, ?, ?, ?)"
-_PUT_HOLD = "INSERT OR REPLACE INTO wallet_holds VALUES(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+_PUT_PERIOD = "INSERT OR REPLACE INTO wallet_periods VALUES(?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+_PUT_HOLD = "INSERT OR REPLACE INTO wallet_holds VALUES(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+_ADD_BILL = (
+    "INSERT INTO wallet_bills VALUES(?, ?, ?, ?, ?, ?) ON CONFLICT(id) DO UPDATE SET at = excluded.at, "
+    "tokens = tokens + excluded.tokens, money = money + excluded.money"
+)
 _FORGET = (  # as `books.forgotten` says
     "DELETE FROM wallet_holds WHERE ended > 0 AND ended < ? "
     "OR ended = 0 AND expires <= ? AND grant_tokens = tokens AND grant_money = money"
@@ -104,6 +108,10 @@ def _read(connection: Connection, rows: Rows, now: float) -> Book:
         if row is not None:
             hold = book.holds[key] = hold_row(row)
             places.update(hold.line)
+    if rows.bill is not None:
+        for row in execute("SELECT * FROM wallet_bills WHERE ? IN ('', id)", (rows.bill,)):
+            bill = book.bills[row[0]] = bill_row(row)
+            places.update(bill.line)
     if rows.everything:
         found = execute("SELECT * FROM wallets").fetchall()
     else:
@@ -136,6 +144,10 @@ def _write(connection: Connection, book: Book) -> None:
     for hold in book.holds.values():
         if book.is_changed(hold):
             connection.execute(_PUT_HOLD, of_hold(hold))
+    for bill in book.new_bills:
+        connection.execute(_ADD_BILL, of_bill(bill))
+    for bill_id in book.decided:
+        connection.execute("DELETE FROM wallet_bills WHERE id = ?", (bill_id,))
 
 
 # --- rows of a table, in the order of its columns; PostgreSQL's tables have the same ------------------------------
@@ -160,7 +172,7 @@ def of_wallet(row: WalletRow) -> tuple[Any, ...]:
 
 def period_row(row: Iterable[Any]) -> PeriodRow:
     """From the table."""
-    name, period, tokens, money, held_tokens, held_money, firm_tokens, firm_money = row
+    name, period, tokens, money, held_tokens, held_money, firm_tokens, firm_money, *disputed = row
     return _checked(
         PeriodRow,
         name=name,
@@ -168,17 +180,18 @@ def period_row(row: Iterable[Any]) -> PeriodRow:
         used=(tokens, money),
         held=(held_tokens, held_money),
         firm=(firm_tokens, firm_money),
+        disputed=tuple(disputed),
     )
 
 
 def of_period(row: PeriodRow) -> tuple[Any, ...]:
     """For the table."""
-    return row.name, row.period, *row.used, *row.held, *row.firm
+    return row.name, row.period, *row.used, *row.held, *row.firm, *row.disputed
 
 
 def hold_row(row: Iterable[Any]) -> HoldRow:
     """From the table."""
-    key, leg, owner, session_id, expires, line, *amounts, ended = row
+    key, leg, owner, session_id, expires, line, *amounts = row
     return _checked(
         HoldRow,
         key=key,
@@ -186,17 +199,34 @@ def hold_row(row: Iterable[Any]) -> HoldRow:
         owner=owner,
         session_id=session_id,
         expires=expires,
-        line=tuple((name, period) for name, period in _wire.loads(line)),
+        line=_read_line(line),
         base=(amounts[0], amounts[1]),
         spent=(amounts[2], amounts[3]),
         grant=(amounts[4], amounts[5]),
         firm=(amounts[6], amounts[7]),
-        ended=ended,
+        ended=amounts[8],
+        disputed_base=(amounts[9], amounts[10]),
+        disputed=tuple(amounts[11:]),
     )
 
 
 def of_hold(row: HoldRow) -> tuple[Any, ...]:
     """For the table."""
     line = _wire.encode(row.line).decode()
-    amounts = (*row.base, *row.spent, *row.grant, *row.firm)
-    return row.key, row.leg, row.owner, row.session_id, row.expires, line, *amounts, row.ended
+    amounts = (*row.base, *row.spent, *row.grant, *row.firm, row.ended, *row.disputed_base, *row.disputed)
+    return row.key, row.leg, row.owner, row.session_id, row.expires, line, *amounts
+
+
+def bill_row(row: Iterable[Any]) -> BillRow:
+    """From the table."""
+    bill_id, key, line, at, *amount = row
+    return _checked(BillRow, id=bill_id, key=key, line=_read_line(line), at=at, amount=tuple(amount))
+
+
+def of_bill(row: BillRow) -> tuple[Any, ...]:
+    """For the table."""
+    return row.id, row.key, _wire.encode(row.line).decode(), row.at, *row.amount
+
+
+def _read_line(line: Any) -> tuple[tuple[Any, Any], ...]:
+    return tuple((name, period) for name, period in _wire.loads(line))

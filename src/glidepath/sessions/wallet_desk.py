@@ -5,16 +5,16 @@ from __future__ import annotations
 import threading
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
-from math import inf
 from typing import Any, TypeVar
 
 from glidepath._wire import Value
-from glidepath.sessions import books
-from glidepath.sessions.books import Book
+from glidepath.sessions import bills, books
+from glidepath.sessions.book_rows import BillRow, Book, HoldRow, PeriodRow, WalletRow
 from glidepath.sessions.session_ids import is_keepable, keepable
-from glidepath.spi.wallets import Grant, Hold, OverdueHold, Wallet, WalletDraw, WalletTerms
+from glidepath.spi.wallets import DisputedBill, Grant, Hold, OverdueHold, Wallet, WalletDraw, WalletTerms
 
 T = TypeVar("T")
+WalletRows = tuple[list[WalletRow], list[PeriodRow], list[BillRow]]
 
 
 class Rows(Value, frozen=True, kw_only=True):
@@ -29,6 +29,8 @@ class Rows(Value, frozen=True, kw_only=True):
     line: tuple[Any, ...] = ()
     whole: bool = False
     everything: bool = False
+    bill: str | None = None
+    """This bill with the accounts that it is held in; "" is all bills."""
     makes: bool = False
     """It makes wallets where there may be none."""
 
@@ -37,8 +39,6 @@ class WalletDesk:
     """The methods of a `WalletStore`. A store derives from it and lends rows."""
 
     _lease: float
-    swept: float = -inf
-    """When somebody in this process last began to write off what is overdue, by the monotonic clock."""
 
     @abstractmethod
     async def _lend(self, rows: Rows, work: Callable[[Book], T]) -> T:
@@ -48,7 +48,7 @@ class WalletDesk:
         """
 
     @abstractmethod
-    async def _live_holds(self) -> tuple[float, Sequence[books.HoldRow]]:
+    async def _live_holds(self) -> tuple[float, Sequence[HoldRow]]:
         """What time it is, and every hold that is not written off, or whose journal may know better.
 
         Those written off long ago are forgotten, and those that are overdue and hold nothing.
@@ -75,11 +75,11 @@ class WalletDesk:
         rows = Rows(wallets=tuple(one.name for one in line), line=tuple(line))
         await self._lend(rows, lambda book: books.opened(book, line))
 
-    async def settle(self, hold: Hold, tokens: int, money: int) -> bool:
+    async def settle(self, hold: Hold, tokens: int, money: int, *, disputed: tuple[int, int] = (0, 0)) -> bool:
         """The run is over."""
         rows = Rows(keys=(hold.key,), wallets=tuple(one.name for one in hold.line))
         try:
-            return await self._lend(rows, lambda book: books.settle(book, hold, (tokens, money)))
+            return await self._lend(rows, lambda book: books.settle(book, hold, (tokens, money), disputed))
         finally:
             await self._let_close(hold.key)
 
@@ -88,10 +88,12 @@ class WalletDesk:
         now, rows = await self._live_holds()
         return books.overdue(rows, now)
 
-    async def write_off(self, hold: OverdueHold, tokens: int | None, money: int | None) -> bool:
+    async def write_off(
+        self, hold: OverdueHold, tokens: int | None, money: int | None, *, disputed: tuple[int, int] = (0, 0)
+    ) -> bool:
         """Settle a hold that is still overdue."""
         total = None if tokens is None or money is None else (tokens, money)
-        return await self._lend(Rows(keys=(hold.key,)), lambda book: books.write_off(book, hold, total))
+        return await self._lend(Rows(keys=(hold.key,)), lambda book: books.write_off(book, hold, total, disputed))
 
     async def wallets(self, name: str | None = None) -> Sequence[Wallet]:
         """Every wallet by name, or one."""
@@ -120,28 +122,32 @@ class WalletDesk:
         """Forget a wallet."""
         await self._remove_wallet(keepable(name))
 
+    async def bills(self, name: str | None = None) -> Sequence[DisputedBill]:
+        """The bills that nobody has decided on."""
+        if name is not None and not is_keepable(name):
+            return []
+
+        def read(book: Book) -> list[DisputedBill]:
+            found = [bills.describe_bill(row) for row in book.bills.values()]
+            return sorted([bill for bill in found if name is None or name in bill.wallets], key=lambda bill: bill.at)
+
+        return await self._lend(Rows(whole=True, bill=""), read)
+
+    async def decide_bill(self, bill_id: str, *, accepted: bool) -> bool:
+        """Accept a bill, or reject it."""
+        if not bill_id or not is_keepable(bill_id):
+            return False
+        return await self._lend(Rows(bill=bill_id), lambda book: bills.decide_bill(book, bill_id, accepted=accepted))
+
     async def wallet_errors(self) -> tuple[int, dict[str, str]]:
         """How many wallets there are, and what does not add up in any of them, by its name."""
 
-        def read(book: Book) -> tuple[list[books.WalletRow], list[books.PeriodRow]]:
-            return list(book.wallets.values()), list(book.periods.values())
+        def read(book: Book) -> WalletRows:
+            return list(book.wallets.values()), list(book.periods.values()), list(book.bills.values())
 
         _, holds = await self._live_holds()
-        wallets, accounts = await self._lend(Rows(whole=True, everything=True), read)
-        return len(wallets), books.errors_in(wallets, accounts, holds)
-
-    async def wallet_rows(self) -> tuple[list[books.WalletRow], list[books.PeriodRow]]:
-        """Every wallet with its history, to be copied to another store; what is held counts as used."""
-
-        def work(book: Book) -> tuple[list[books.WalletRow], list[books.PeriodRow]]:
-            return list(book.wallets.values()), [books.all_used(row) for row in book.periods.values()]
-
-        return await self._lend(Rows(whole=True, everything=True), work)
-
-    async def take_wallets(self, wallets: Sequence[books.WalletRow], periods: Sequence[books.PeriodRow]) -> None:
-        """Take in wallets of another store; existing ones do not change."""
-        rows = Rows(whole=True, everything=True, makes=True)
-        await self._lend(rows, lambda book: books.taken_in(book, wallets, periods))
+        wallets, accounts, bills = await self._lend(Rows(whole=True, everything=True, bill=""), read)
+        return len(wallets), books.errors_in(wallets, accounts, holds, bills)
 
 
 class MemoryWallets(WalletDesk):
@@ -161,13 +167,17 @@ class MemoryWallets(WalletDesk):
             if rows.whole and not rows.everything:
                 wanted = Book(book.now)
                 wanted.wallets = {name: book.wallets[name] for name in rows.wallets if name in book.wallets}
-                wanted.periods = book.periods
+                wanted.periods, wanted.bills = book.periods, book.bills
             done = work(wanted)
+            for bill in book.new_bills:
+                bills.add_bill(book, bill)
+            book.new_bills.clear()
+            book.decided.clear()
             book.dropped.clear()
             book.changed.clear()
             return done
 
-    async def _live_holds(self) -> tuple[float, Sequence[books.HoldRow]]:
+    async def _live_holds(self) -> tuple[float, Sequence[HoldRow]]:
         with self._lock:
             now, holds = self._clock(), self._book.holds
             for row in [row for row in holds.values() if books.forgotten(row, now)]:

@@ -32,6 +32,7 @@ async def audited(history: History, store: SessionStore) -> History:
     Raises `StoreError` when a journal cannot be read: unknown spending cannot be kept within a limit.
     """
     tokens = money = 0
+    disputed = (0, 0)
     usage, cost = Usage(), None
     going_on = dict(_going_on(history))
     for entry in await store.entries(f"{home_of(history.request.id)}/"):
@@ -41,13 +42,14 @@ async def audited(history: History, store: SessionStore) -> History:
         if used is None:
             continue
         tokens, money = tokens + used.tokens, money + used.picodollars
+        disputed = disputed[0] + used.disputed[0], disputed[1] + used.disputed[1]
         bill = _bill(used)
         if entry.session_id in going_on:  # its result will report everything except what was billed when it paused
             bill = going_on[entry.session_id]
         usage, cost = usage + bill[0], add_cost(cost, bill[1])
     if tokens < history.usage.total:
         return history  # its runs were not kept here
-    return replace(history, usage=usage, cost=cost, account=(tokens, money))
+    return replace(history, usage=usage, cost=cost, account=(tokens, money), disputed=disputed)
 
 
 def _going_on(history: History) -> Iterator[tuple[str, tuple[Usage, Decimal | None]]]:

@@ -38,6 +38,8 @@ class History(Record, kw_only=True):
     cost: Decimal | None = None
     account: tuple[int, int] | None = None
     """Tokens and pico-dollars already taken from the budget; None: the same as `usage` and `cost`."""
+    disputed: tuple[int, int] = (0, 0)
+    """The part of these that no call explains."""
     sequence: int = 0
     decisions: Mapping[str, Decision] = make(default_factory=dict)
     """What a person has decided about pending calls."""

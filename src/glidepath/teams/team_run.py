@@ -13,10 +13,11 @@ from glidepath._wire import Record
 from glidepath.agent import Agent, Budget, Limits
 from glidepath.agent.purse import Purse
 from glidepath.errors import ConfigurationError, told
-from glidepath.ledger import Refusal, pico
+from glidepath.ledger import Amount, Refusal, pico
 from glidepath.messages import Usage
 from glidepath.outcome import AgentState, LoopOutcome, RunResult, StopCause
 from glidepath.run import CancelToken, Decision, Place
+from glidepath.run.account import dispute
 from glidepath.run.inside import linked
 from glidepath.run.interrupting import uninterrupted
 from glidepath.spi import Plugin
@@ -107,6 +108,7 @@ class TeamRun:
             reservation = budget.meter.reserve(0, 0, turns=0)
             if not isinstance(reservation, Refusal):
                 money = 0 if history.cost is None else pico(history.cost, field="cost")
+                dispute(budget.meter, Amount(*history.disputed))
                 reservation.settle(*(history.account or (history.usage.total, money)))
         return budget
 

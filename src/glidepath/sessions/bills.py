@@ -1,0 +1,66 @@
+"""Disputed bills: what a provider has billed beyond what the calls of a run explain.
+
+The run is charged at once. In its wallets the part that nothing explains is neither used nor free until a person
+decides: one server that lies, or slips, must not use up the month of everybody else.
+"""
+
+from __future__ import annotations
+
+import hashlib
+
+from glidepath.sessions.book_rows import NOTHING, BillRow, Book, HoldRow, Line, Pair, minus, plus
+from glidepath.spi.wallets import DisputedBill
+
+
+def dispute(book: Book, row: HoldRow, total: Pair, spent: Pair) -> None:
+    """Move what is newly disputed of what a hold has spent from used to disputed, in every account of its line."""
+    # Of two figures of different ages the smaller one: the meter of a run is charged after its dispute.
+    now = [min(one - base, most) for one, base, most in zip(total, row.disputed_base, spent, strict=True)]
+    more = max(0, now[0] - row.disputed[0]), max(0, now[1] - row.disputed[1])
+    if more == NOTHING:
+        return
+    for place in row.line:
+        account = book.account(place)
+        account.used = minus(account.used, more)
+        account.disputed = plus(account.disputed, more)
+        book.note(account)
+    row.disputed = plus(row.disputed, more)
+    book.note(row)
+    book.new_bills.append(BillRow(id=bill_id(row.key, row.line), key=row.key, line=row.line, at=book.now, amount=more))
+
+
+def bill_id(key: str, line: Line) -> str:
+    """Of a run and its accounts, so that what comes later is added to the same bill without looking for it."""
+    return hashlib.sha256(repr((key, line)).encode("utf-8", "backslashreplace")).hexdigest()[:10]
+
+
+def add_bill(book: Book, bill: BillRow) -> None:
+    """Add what has come to a bill to the one that is kept."""
+    before = book.bills.get(bill.id)
+    if before is None:
+        book.bills[bill.id] = bill
+    else:
+        before.amount, before.at = plus(before.amount, bill.amount), bill.at
+
+
+def decide_bill(book: Book, bill_id: str, *, accepted: bool) -> bool:
+    """Use what a bill has disputed, or free it, in every account that holds it."""
+    bill = book.bills.pop(bill_id, None)
+    if bill is None:
+        return book.again
+    book.decided.append(bill_id)
+    for place in bill.line:
+        account = book.account(place)
+        left = minus(account.disputed, bill.amount)
+        account.disputed = max(0, left[0]), max(0, left[1])
+        if accepted:
+            account.used = plus(account.used, bill.amount)
+        book.note(account)
+    return True
+
+
+def describe_bill(row: BillRow) -> DisputedBill:
+    """A bill as shown to users."""
+    names, periods = zip(*row.line, strict=True)
+    tokens, money = row.amount
+    return DisputedBill(id=row.id, run=row.key, wallets=names, periods=periods, tokens=tokens, money=money, at=row.at)
