@@ -1,10 +1,11 @@
 """`glidepath wallets`, runs with --wallet, and a chat whose money is that of the whole conversation."""
 
 import asyncio
+import json
 
 import pytest
 
-from glidepath import Agent, Budget, Limits
+from glidepath import Agent, Budget, Limits, Usage
 from glidepath.cli.layers import gather
 from glidepath.cli.parser import make_parser
 from glidepath.cli.world import World
@@ -171,3 +172,52 @@ def test_the_tokens_of_a_wallet_are_written_as_everywhere(tmp_path):
     assert wallets(tmp_path, "set", "c", "--max-tokens", "9k").out == "c: $0, 0 of 9000 tokens used\n"
     wrong = glidepath("wallets", "set", "c", "--max-tokens", "many", "--store", "w.db", folder=tmp_path)
     assert (wrong.code, "expected a whole number such as 5000 or 200k, got 'many'" in wrong.err) == (2, True), wrong
+
+
+def lied_to(folder, *names):
+    """Bills that no call explains, one in each of these wallets."""
+
+    async def fly():
+        store = SqliteStore(folder / STORE[1])
+        for name in names:
+            model = ScriptedModel([say("hello").with_usage(Usage(900_000, 10))])
+            agent = Agent(model=model, limits=Limits(max_iterations=3), prices={"scripted": ("1", "1")})
+            await agent.run("go", parent=Budget(Limits(max_cost="1"), name=name, store=store))
+        await store.close()
+
+    asyncio.run(fly())
+
+
+@pytest.mark.parametrize(("word", "left"), [("accept", "0.90001"), ("reject", "0.0000")])
+def test_disputed_bills_are_shown_and_decided(word, left, tmp_path):
+    lied_to(tmp_path, "c")
+    assert "disputed" in wallets(tmp_path, "list").out
+    shown = wallets(tmp_path, "show", "c")
+    assert "disputed  $0.89" in shown.out
+    assert "`glidepath wallets accept c [BILL]`" in shown.err
+    data = json.loads(wallets(tmp_path, "show", "c", "--json").out)
+    (bill,) = data["bills"]
+    assert bill["wallets"] == {"c": ""}
+    assert bill["cost"] == data["disputed_cost"]
+    assert f"bill {bill['id']} of" in shown.out
+    wrong = wallets(tmp_path, word, "c", "nonsense")
+    assert wrong.code == 2
+    assert f"'nonsense' is not a disputed bill of wallet 'c': it has {bill['id']}" in wrong.err
+    decided = wallets(tmp_path, word, "c", bill["id"])
+    assert decided.code == 0
+    assert f"{word}ed bill {bill['id']}" in decided.out
+    (listed,) = wallets(tmp_path, "list", "--json").out.splitlines()
+    now = json.loads(listed)
+    assert (now["disputed_cost"], now["disputed_tokens"]) == ("0", 0)
+    assert now["cost"].startswith(left)
+    again = wallets(tmp_path, word, "c")
+    assert (again.code, again.err) == (0, "wallet c has no disputed bills\n")
+    assert wallets(tmp_path, word, "nobody").code == 2
+
+
+def test_all_bills_of_a_wallet_are_decided_at_once_and_those_of_others_stay(tmp_path):
+    lied_to(tmp_path, "c", "c", "d")
+    assert wallets(tmp_path, "remove", "c").code == 2
+    assert wallets(tmp_path, "reject", "c").out.count("rejected bill") == 2
+    assert wallets(tmp_path, "remove", "c").code == 0
+    assert json.loads(wallets(tmp_path, "show", "d", "--json").out)["disputed_tokens"] > 890_000

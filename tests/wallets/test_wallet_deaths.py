@@ -10,7 +10,6 @@ from glidepath.agent.purse import sweep
 from glidepath.errors import StoreError
 from glidepath.outcome import LoopOutcome
 from glidepath.sessions import MemoryStore, SqliteStore
-from glidepath.sessions.migrate import migrate
 from glidepath.testing import ScriptedModel, call, say
 
 
@@ -195,23 +194,6 @@ def test_a_stopped_run_with_a_child_in_flight_is_charged_all_that_it_held():
         await sweep(store)
         (account,) = await store.wallets("c")
         assert (account.held_tokens, account.holds) == (0, 0)
-
-    asyncio.run(main())
-
-
-def test_wallets_are_carried_over_when_a_store_is_migrated(tmp_path):
-    async def main():
-        source, target = SqliteStore(tmp_path / "s.db"), SqliteStore(tmp_path / "other.db")
-        budget = Budget(Limits(max_tokens=50_000), name="c", store=source, per="day")
-        result = await make(ScriptedModel([say("ok")]), source).run("Go.", session="s", parent=budget)
-        await source.set_wallet("c", max_tokens=70, max_money=None)
-        for _ in range(2):
-            assert (await migrate(source, target)).moved == ("s",)
-        (there,), (here,) = await target.wallets(), await source.wallets()
-        assert there == here
-        assert there.tokens == result.usage.total
-        await source.close()
-        await target.close()
 
     asyncio.run(main())
 

@@ -14,7 +14,6 @@ Every clause is one test and has a number; its docstring is the clause. Nothing 
 from collections.abc import Mapping
 from pkgutil import iter_modules
 from types import MappingProxyType
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -50,7 +49,6 @@ from glidepath.conformance.source_contract import ToolSourceContract  # noqa: E4
 from glidepath.conformance.store_contract import SessionStoreContract  # noqa: E402
 from glidepath.conformance.voices import EventObserverContract, FollowUpContract, SteeringContract  # noqa: E402
 from glidepath.conformance.wallet_stores import WalletStoreContract  # noqa: E402
-from glidepath.stability import withdrawn  # noqa: E402
 
 __all__ = [
     "AfterToolCallContract",
@@ -110,9 +108,3 @@ CONTRACTS: Mapping[str, tuple[type[Contract], ...]] = MappingProxyType(
     }
 )
 """The contracts of each extension point, by its name; the first applies to all."""
-
-if not TYPE_CHECKING:  # type checkers see only public names
-    __getattr__ = withdrawn(
-        __name__,
-        contract=("Clause", "clauses_of"),
-    )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Protocol
 
+from glidepath._wire import replace
 from glidepath.conformance.contract import StoreContract, leased, refused
 from glidepath.sessions.owner import this_owner
 from glidepath.spi.ports import offers
@@ -176,6 +177,49 @@ class WalletStoreContract(StoreContract[ClosingWalletStore]):
         assert await _figures(self.there) == (40, 100)
         await self.there.settle(second, 60, 0)
         assert await _figures(self.there) == (60, 0)
+
+    # --- disputed bills -----------------------------------------------------------------------------------------
+
+    @leased(0.1)
+    async def test_wallet_16_what_no_call_explains_is_held_as_a_bill(self) -> None:
+        """WALLET-16: what a run disputes is not used, and out of reach: by a draw, a settlement and a write-off."""
+        first, second = _run_of("a", TEAM, USER), _run_of("b", TEAM, USER)
+        await self.here.draw(first, _asks(100))
+        for _ in range(2):  # what is said again counts once
+            await self.here.draw(first, replace(_asks(0, spent=160), disputed_tokens=90))
+        await self.here.draw(second, _asks(20))
+        assert await self.here.settle(first, 250, 50, disputed=(120, 30))
+        for name in ("team", USER.name):
+            (wallet,) = await self.there.wallets(name)
+            assert (wallet.tokens, wallet.disputed_tokens, wallet.disputed_money) == (130, 120, 30)
+        await asyncio.sleep(0.2)
+        (late,) = await self.there.overdue()
+        assert await self.there.write_off(late, 60, 0, disputed=(50, 0))
+        (wallet,) = await self.there.wallets(USER.name)
+        assert (wallet.tokens, wallet.disputed_tokens, wallet.left_tokens) == (140, 170, 90)
+        grant = await self.here.draw(_run_of("c", TEAM, USER), _asks(91))
+        assert (grant.verdict, grant.used, grant.disputed) == ("refused", 310, 170)
+        assert [bill.tokens for bill in await self.there.bills(USER.name)] == [120, 50]
+
+    async def test_wallet_17_a_bill_is_accepted_or_rejected_once(self) -> None:
+        """WALLET-17: an accepted bill is used, a rejected one free, in each wallet of its line; what follows is new."""
+        for name in ("a", "b"):
+            await self.here.draw(_run_of(name, TEAM, USER), _asks(10))
+            await self.here.draw(_run_of(name, TEAM, USER), replace(_asks(0, spent=100), disputed_tokens=80))
+        bills = {bill.run: bill for bill in await self.there.bills()}
+        assert bills["a"].wallets == ("team", USER.name)
+        assert list(await self.there.bills("nobody")) == []
+        await refused("busy", self.there.remove_wallet(USER.name))
+        assert await self.there.decide_bill(bills["a"].id, accepted=True)
+        assert await self.there.decide_bill(bills["b"].id, accepted=False)
+        for bill, accepted in ((bills["a"].id, False), (bills["b"].id, True), ("nobody", True)):
+            assert not await self.here.decide_bill(bill, accepted=accepted)
+        for name in ("team", USER.name):
+            (wallet,) = await self.here.wallets(name)
+            assert (wallet.tokens, wallet.disputed_tokens) == (120, 0)
+        await self.here.settle(_run_of("b", TEAM, USER), 130, 0, disputed=(95, 0))
+        assert [(bill.run, bill.tokens) for bill in await self.there.bills()] == [("b", 15)]
+        assert await _figures(self.there) == (135, 0)
 
     # --- limits -------------------------------------------------------------------------------------------------
 

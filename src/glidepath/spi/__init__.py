@@ -25,12 +25,20 @@ from glidepath.spi.hooks import (
 )
 from glidepath.spi.models import Model, ModelRequest, TokenEstimator, ToolSpec
 from glidepath.spi.policy import ProtocolPolicy
-from glidepath.stability import withdrawn
 
 if TYPE_CHECKING:
     from glidepath.spi.session_catalog import Catalog, Excerpts, SessionPage, SessionQuery
     from glidepath.spi.sessions import Commit, Entry, Lease, SessionStore, Sign
-    from glidepath.spi.wallets import Grant, Hold, OverdueHold, Wallet, WalletDraw, WalletStore, WalletTerms
+    from glidepath.spi.wallets import (
+        DisputedBill,
+        Grant,
+        Hold,
+        OverdueHold,
+        Wallet,
+        WalletDraw,
+        WalletStore,
+        WalletTerms,
+    )
 
 __all__ = [
     "AfterDecision",
@@ -42,6 +50,7 @@ __all__ = [
     "Catalog",
     "Commit",
     "ContextStrategy",
+    "DisputedBill",
     "Entry",
     "Excerpts",
     "Gate",
@@ -85,10 +94,9 @@ __all__ = [
 if not TYPE_CHECKING:  # type checkers see only public names
     __getattr__ = late(
         __name__,
-        withdrawn(__name__, guards=("ToolTraits",), hooks=("HOOKS",)),
         session_catalog=("Catalog", "Excerpts", "SessionPage", "SessionQuery"),
         sessions=("Commit", "Entry", "Lease", "SessionStore", "Sign"),
-        wallets=("Grant", "Hold", "OverdueHold", "Wallet", "WalletDraw", "WalletStore", "WalletTerms"),
+        wallets=("DisputedBill", "Grant", "Hold", "OverdueHold", "Wallet", "WalletDraw", "WalletStore", "WalletTerms"),
     )
 
 

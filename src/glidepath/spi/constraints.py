@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Awaitable, Mapping
+from collections.abc import Awaitable, Mapping, Sequence
 from decimal import Decimal
 from typing import ClassVar
 
 from glidepath._wire import Value
-from glidepath.messages import StopReason
+from glidepath.messages import Message, StopReason
 from glidepath.outcome import AgentState, ResourceAction, ResourceValidation
 from glidepath.stability import UNPROVEN, experimental
 
@@ -24,7 +24,11 @@ class Remaining(Value, frozen=True, kw_only=True):
 
 
 class ResourceContext(Value, frozen=True, kw_only=True):
-    """What a constraint sees of a run: a frozen copy. `iteration` counts completed turns, from 0."""
+    """What a constraint sees of a run: a frozen copy. `iteration` counts completed turns, from 0.
+
+    `messages` is the transcript, to read and not to keep: it grows. The run's own begin at `first_new`, those from
+    before a pause or a crash included, so that what is counted in them needs no other memory.
+    """
 
     checkpoint: str = "pre_flight"
     iteration: int = 0
@@ -43,6 +47,8 @@ class ResourceContext(Value, frozen=True, kw_only=True):
     metadata: Mapping[str, str] | None = None
     left: Remaining = Remaining()
     nearly_used_up: bool = False
+    messages: Sequence[Message] = ()
+    first_new: int = 0
 
     def remaining(self) -> Remaining:
         """What is left of each limit, without the landing reserve."""

@@ -57,6 +57,9 @@ class WalletDraw(Value, frozen=True, kw_only=True):
     around_tokens: int = 0
     around_money: int = 0
     """What runs keep that wait for this one to end: it never comes back in time."""
+    disputed_tokens: int = 0
+    disputed_money: int = 0
+    """The part of what it has spent that its calls cannot explain: bills that a person has yet to accept."""
 
 
 class Grant(Value, frozen=True, kw_only=True):
@@ -76,6 +79,29 @@ class Grant(Value, frozen=True, kw_only=True):
     resource: str = ""
     most: int = 0
     used: int = 0
+    """Disputed bills included: nobody can draw them."""
+    disputed: int = 0
+
+
+class DisputedBill(Value, frozen=True, kw_only=True):
+    """What a provider has billed one run beyond what its calls explain: held in `wallets` until a person decides."""
+
+    id: str
+    run: str
+    """The key of the hold, which names the run."""
+    wallets: tuple[str, ...]
+    """The wallets that it is held in, the outermost first."""
+    periods: tuple[str, ...]
+    """The period of each."""
+    tokens: int
+    money: int
+    at: float
+    """When it was last billed, in seconds since the epoch."""
+
+    @property
+    def cost(self) -> Decimal:
+        """Dollars."""
+        return dollars(self.money)
 
 
 class OverdueHold(Value, frozen=True, kw_only=True):
@@ -108,6 +134,9 @@ class Wallet(Value, frozen=True, kw_only=True):
     money: int = 0
     held_tokens: int = 0
     held_money: int = 0
+    disputed_tokens: int = 0
+    disputed_money: int = 0
+    """Bills that a person has yet to accept or reject: not used, and nobody can draw it."""
     holds: int = 0
     """How many runs draw from it now, those that began in an earlier period included."""
     closed: bool = False
@@ -127,19 +156,26 @@ class Wallet(Value, frozen=True, kw_only=True):
         return dollars(self.held_money)
 
     @property
+    def disputed_cost(self) -> Decimal:
+        """Dollars of bills that a person has yet to accept or reject."""
+        return dollars(self.disputed_money)
+
+    @property
     def max_cost(self) -> Decimal | None:
         """The limit in dollars; None is unlimited."""
         return None if self.max_money is None else dollars(self.max_money)
 
     @property
     def left_tokens(self) -> int | None:
-        """Tokens that are neither used nor held; None is unlimited."""
-        return None if self.max_tokens is None else max(0, self.max_tokens - self.tokens - self.held_tokens)
+        """Tokens that are neither used nor held nor disputed; None is unlimited."""
+        taken = self.tokens + self.held_tokens + self.disputed_tokens
+        return None if self.max_tokens is None else max(0, self.max_tokens - taken)
 
     @property
     def left_cost(self) -> Decimal | None:
-        """Dollars that are neither used nor held; None is unlimited."""
-        return None if self.max_money is None else dollars(max(0, self.max_money - self.money - self.held_money))
+        """Dollars that are neither used nor held nor disputed; None is unlimited."""
+        taken = self.money + self.held_money + self.disputed_money
+        return None if self.max_money is None else dollars(max(0, self.max_money - taken))
 
 
 @experimental(reason=UNPROVEN)
@@ -148,10 +184,11 @@ class WalletStore(Protocol):
     """Keeps wallets for many processes: holds what a call may cost before it, and charges what it did cost after it.
 
     Contract: every method is one transaction; one that fails raises `StoreError` and nothing else. In every wallet of a
-    line, in every period, used + held never exceeds the limit, unless a run spent more than it was granted. A day or a
-    month is one of UTC by the store's clock; what was held in one period is used in it. A hold that is not renewed for
-    the length of a lease is overdue; nothing is given back until it is written off. No method blocks the event loop,
-    and nothing of the store outlives the last hold of a loop.
+    line, in every period, used + held + disputed never exceeds the limit, unless a run spent more than it was granted.
+    A day or a month is one of UTC by the store's clock; what was held in one period is used in it. A hold that is not
+    renewed for the length of a lease is overdue; nothing is given back until it is written off. The disputed part of
+    what a run has spent is a bill: not used, and out of reach, until a person decides. No method blocks the event
+    loop, and nothing of the store outlives the last hold of a loop.
 
     What happens when it crashes: a run whose wallet fails, or does not answer for 30 seconds, makes no further call; it
     ends ERROR/FAILED with the cause `store`, its text is kept, and its hold is written off when it is overdue.
@@ -167,13 +204,18 @@ class WalletStore(Protocol):
     async def open_wallets(self, line: Sequence[WalletTerms]) -> None:
         """Create new wallets, and give the others these limits; raises kind `conflict`, as `draw` does."""
 
-    async def settle(self, hold: Hold, tokens: int, money: int) -> bool:
-        """End a hold with the meter at these totals: that is used, the rest is free. False if another leg has it."""
+    async def settle(self, hold: Hold, tokens: int, money: int, *, disputed: tuple[int, int] = (0, 0)) -> bool:
+        """End a hold with the meter at these totals: that is used, the rest is free. False if another leg has it.
+
+        `disputed` are the tokens and money of these totals that are disputed; what is known already never shrinks.
+        """
 
     async def overdue(self) -> Sequence[OverdueHold]:
         """The holds that are due to be written off."""
 
-    async def write_off(self, hold: OverdueHold, tokens: int | None, money: int | None) -> bool:
+    async def write_off(
+        self, hold: OverdueHold, tokens: int | None, money: int | None, *, disputed: tuple[int, int] = (0, 0)
+    ) -> bool:
         """Settle a hold that is still overdue at these totals of its meter; None: all that it holds counts as used.
 
         A hold settled at None is corrected if its run turns up after all, or listed again if it has a journal. False
@@ -193,4 +235,16 @@ class WalletStore(Protocol):
         """Refuse every further draw, or allow them again; what is held stays held. Raises kind `missing`."""
 
     async def remove_wallet(self, name: str) -> None:
-        """Forget a wallet and its history; raises `missing`, and `busy` for one that is held or is a parent."""
+        """Forget a wallet and its history; raises `missing`.
+
+        Raises `busy` for one that is held, is a parent, or has bills that nobody has decided on.
+        """
+
+    async def bills(self, name: str | None = None) -> Sequence[DisputedBill]:
+        """The bills that nobody has decided on, the oldest first; with `name`, those that are held in that wallet."""
+
+    async def decide_bill(self, bill_id: str, *, accepted: bool) -> bool:
+        """Decide on a bill in every wallet that holds it: accepted it is used, else it is free again.
+
+        False when there is no such bill, or it was decided.
+        """

@@ -33,8 +33,8 @@ class Trial(WalletStoreContract, MemoryStore):
 class Forgetful(Trial):
     """Does not count money when a run is over."""
 
-    async def settle(self, hold, tokens, money):
-        return await super().settle(hold, tokens, 0)
+    async def settle(self, hold, tokens, money, **more):
+        return await super().settle(hold, tokens, 0, **more)
 
 
 @breaks("WALLET-2", "WALLET-14")
@@ -123,11 +123,11 @@ class WaitsForTheDead(Trial):
 class Forgives(Trial):
     """Gives back what the dead held when nobody knows what they spent."""
 
-    async def write_off(self, hold, tokens, money):
+    async def write_off(self, hold, tokens, money, **more):
         if tokens is None:
             row = self._book.holds[hold.key]
             tokens, money = row.base[0] + row.spent[0], row.base[1] + row.spent[1]
-        return await super().write_off(hold, tokens, money)
+        return await super().write_off(hold, tokens, money, **more)
 
 
 @breaks("WALLET-11")
@@ -183,3 +183,33 @@ class RemovesAnything(Trial):
             self._book.periods = {place: row for place, row in self._book.periods.items() if place[0] != name}
             return
         books.gone(self._book, name, parent=False)
+
+
+@breaks("WALLET-16", "WALLET-17")
+class BelievesEveryBill(Trial):
+    """Counts what no call explains as used for good."""
+
+    async def draw(self, hold, want):
+        return await super().draw(hold, replace(want, disputed_tokens=0, disputed_money=0))
+
+    async def settle(self, hold, tokens, money, **_):
+        return await super().settle(hold, tokens, money)
+
+
+@breaks("WALLET-16")
+class LosesTheBillsOfTheDead(Trial):
+    """Forgets what a dead run disputed."""
+
+    async def write_off(self, hold, tokens, money, **_):
+        return await super().write_off(hold, tokens, money)
+
+
+@breaks("WALLET-17")
+class OnlyInTheLast(Trial):
+    """Decides on a bill in the last wallet of its line, and leaves it in those above."""
+
+    async def decide_bill(self, bill_id, *, accepted):
+        if bill_id in self._book.bills:
+            bill = self._book.bills[bill_id]
+            bill.line = bill.line[-1:]
+        return await super().decide_bill(bill_id, accepted=accepted)

@@ -3,11 +3,16 @@
 A wallet is a budget that is kept in a store: every run that draws from it, in any process, stays within it. Runs of the
 command line draw from one with --wallet NAME, programs with Budget(..., name=NAME, store=store). `set` makes a wallet,
 or outranks the limits that programs give it. Days and months are those of UTC.
+
+A bill that is far more than the calls of a run explain is held in its wallets: neither used nor free until you
+`accept` or `reject` it.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from glidepath.cli.arguments import add_config_flags, add_setting_flags, whole_number
@@ -20,15 +25,17 @@ if TYPE_CHECKING:
 
     from glidepath.agent.purse import WalletKeeper
     from glidepath.cli.world import World
-    from glidepath.spi.wallets import Wallet
+    from glidepath.spi.wallets import DisputedBill, Wallet
 
 _OF_A_FLIGHT = frozenset(setting.key for setting in SETTINGS) - {"store"}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
-    actions.add_parser("list", help="every wallet: used, held by runs in flight, left")
-    _named(actions.add_parser("show", help="one wallet, with what was used in each period"))
+    listed = actions.add_parser("list", help="every wallet: used, held by runs in flight, disputed")
+    listed.add_argument("--json", action="store_true", help="print one JSON object per line")
+    shown = _named(actions.add_parser("show", help="one wallet: what was used in each period, and its disputed bills"))
+    shown.add_argument("--json", action="store_true", help="print one JSON object")
     changed = _named(actions.add_parser("set", help="make a wallet, or override the limits that programs give it"))
     changed.add_argument("--max-cost", metavar="USD", help="dollars per period, or in total")
     changed.add_argument("--max-tokens", type=whole_number, metavar="N", help="tokens per period, or in total")
@@ -37,6 +44,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     changed.add_argument("--as-declared", action="store_true", help="use the limits that programs set again")
     _named(actions.add_parser("close", help="refuse every further call; runs in flight land"))
     _named(actions.add_parser("open", help="reopen a closed wallet"))
+    for word, does in (("accept", "count disputed bills as used"), ("reject", "free what disputed bills block")):
+        decided = _named(actions.add_parser(word, help=f"{does}, in each wallet that holds them"))
+        decided.add_argument("bill", nargs="*", help="the bills, as `show` lists them (default: all of this wallet)")
     _named(actions.add_parser("remove", help="delete an unused wallet and its history"))
     for action in actions.choices.values():
         add_setting_flags(action, leave_out=_OF_A_FLIGHT)
@@ -66,13 +76,13 @@ def execute(options: argparse.Namespace, world: World) -> int:
     return code
 
 
-async def _list(_: argparse.Namespace, store: WalletKeeper, world: World) -> int:
+async def _list(options: argparse.Namespace, store: WalletKeeper, world: World) -> int:
     from glidepath.agent.purse import sweep
 
     await sweep(store)
     found = await store.wallets()
     for wallet in found:
-        world.stdout.write(f"{_line(wallet)}\n")
+        world.stdout.write(f"{json.dumps(_data(wallet)) if options.json else _line(wallet)}\n")
     if not found:
         world.note("there are no wallets in this store")
     return 0
@@ -104,8 +114,11 @@ async def _show(options: argparse.Namespace, store: WalletKeeper, world: World) 
     from glidepath.ledger import dollars
 
     await sweep(store)
-    wallet = await _one(store, options.name)
+    wallet, bills = await _one(store, options.name), await store.bills(options.name)
     out = world.stdout
+    if options.json:
+        out.write(f"{json.dumps(_data(wallet) | {'bills': [_bill_data(bill) for bill in bills]})}\n")
+        return 0
     out.write(f"wallet    {revealed(wallet.name)}{', closed' if wallet.closed else ''}\n")
     if wallet.parent is not None:
         out.write(f"inside    {revealed(wallet.parent)}\n")
@@ -116,6 +129,12 @@ async def _show(options: argparse.Namespace, store: WalletKeeper, world: World) 
     out.write(f"used      {_amount(wallet.tokens, wallet.cost)}\n")
     runs = how_many(wallet.holds, "run")
     out.write(f"held      {_amount(wallet.held_tokens, wallet.held_cost)}, by {runs}\n")
+    for bill in bills:
+        run, amount = revealed(bill.run), _amount(bill.tokens, bill.cost)
+        when = datetime.fromtimestamp(bill.at, tz=UTC).strftime("%Y-%m-%d %H:%M")
+        out.write(f"disputed  {amount}: bill {bill.id} of {run}, {when} (UTC)\n")
+    if bills:
+        world.note(f"no call explains these bills: `glidepath wallets accept {options.name} [BILL]`, or reject")
     for period, (tokens, money) in wallet.history.items() if wallet.per is not None else ():
         out.write(f"{period:<10}{_amount(tokens, dollars(money))}\n")
     return 0
@@ -155,6 +174,29 @@ async def _close(options: argparse.Namespace, store: WalletKeeper, world: World)
     return 0
 
 
+async def _decide(options: argparse.Namespace, store: WalletKeeper, world: World) -> int:
+    from glidepath.errors import StoreError
+
+    await _one(store, options.name)
+    bills = {bill.id: bill for bill in await store.bills(options.name)}
+    unknown = [given for given in options.bill if given not in bills]
+    if unknown:
+        have = ", ".join(bills) or "none"
+        raise StoreError(
+            f"{unknown[0]!r:.80} is not a disputed bill of wallet {options.name!r:.80}: it has {have}", kind="missing"
+        )
+    chosen = [bills[given] for given in dict.fromkeys(options.bill)] or list(bills.values())
+    accepted = options.action == "accept"
+    for bill in chosen:
+        if await store.decide_bill(bill.id, accepted=accepted):
+            said = f"{options.action}ed bill {bill.id}: {_amount(bill.tokens, bill.cost)}"
+            world.stdout.write(f"{said}, {'now used' if accepted else 'free again'} in {', '.join(bill.wallets)}\n")
+    if not chosen:
+        world.note(f"wallet {options.name} has no disputed bills")
+    world.stdout.write(f"{_line(await _one(store, options.name))}\n")
+    return 0
+
+
 async def _remove(options: argparse.Namespace, store: WalletKeeper, world: World) -> int:
     from glidepath.agent.purse import sweep
 
@@ -170,6 +212,8 @@ _ACTIONS: dict[str, Any] = {
     "set": _set,
     "close": _close,
     "open": _close,
+    "accept": _decide,
+    "reject": _decide,
     "remove": _remove,
 }
 
@@ -182,7 +226,41 @@ def _line(wallet: Wallet) -> str:
     cost = f"${wallet.cost:f}" + ("" if wallet.max_cost is None else f" of ${wallet.max_cost:f}")
     tokens = str(wallet.tokens) + ("" if wallet.max_tokens is None else f" of {wallet.max_tokens}")
     held = f", {_amount(wallet.held_tokens, wallet.held_cost)} held" if wallet.holds else ""
+    if wallet.disputed_tokens or wallet.disputed_money:
+        held += f", {_amount(wallet.disputed_tokens, wallet.disputed_cost)} disputed"
     return f"{revealed(wallet.name)}: {cost}, {tokens} tokens used{when}{held}{', closed' if wallet.closed else ''}"
+
+
+def _data(wallet: Wallet) -> dict[str, Any]:
+    """One wallet for programs: money in dollars, exactly, as text."""
+    return {
+        "name": wallet.name,
+        "parent": wallet.parent,
+        "per": wallet.per,
+        "period": wallet.period,
+        "closed": wallet.closed,
+        "max_cost": None if wallet.max_cost is None else f"{wallet.max_cost:f}",
+        "max_tokens": wallet.max_tokens,
+        "cost": f"{wallet.cost:f}",
+        "tokens": wallet.tokens,
+        "held_cost": f"{wallet.held_cost:f}",
+        "held_tokens": wallet.held_tokens,
+        "runs": wallet.holds,
+        "disputed_cost": f"{wallet.disputed_cost:f}",
+        "disputed_tokens": wallet.disputed_tokens,
+        "history": {period: _figures(*used) for period, used in wallet.history.items()},
+    }
+
+
+def _figures(tokens: int, money: int) -> dict[str, Any]:
+    from glidepath.ledger import dollars
+
+    return {"cost": f"{dollars(money):f}", "tokens": tokens}
+
+
+def _bill_data(bill: DisputedBill) -> dict[str, Any]:
+    held_in = dict(zip(bill.wallets, bill.periods, strict=True))
+    return {"id": bill.id, "run": bill.run, "wallets": held_in, "at": bill.at, **_figures(bill.tokens, bill.money)}
 
 
 def _limits(wallet: Wallet) -> str:
