@@ -29,7 +29,7 @@ from glidepath.outcome import (
 )
 from glidepath.run import Place, Stopped, Touchdown, Verdict, Why, interruptible_within
 from glidepath.run.error_log import log_error
-from glidepath.run.hooks import contained
+from glidepath.run.hooks import contained, to_read
 from glidepath.run.inside import ASKED, recall
 from glidepath.run.run_transcript import AFTER_MODEL
 from glidepath.spi import ResourceConstraint, ResourceContext
@@ -69,19 +69,21 @@ async def judge(run: Run, checkpoint: str) -> None:
         raise run.interrupted()
 
 
-def _completed(run: Run) -> int:
-    """Turns that are over."""
-    turn = run.turn
-    return turn.iterations - 1 if turn.is_open and turn.reply is not None else turn.iterations
-
-
 def context_of(run: Run, checkpoint: str | None = None) -> ResourceContext:
     """What constraints see."""
-    meter, turn, terms, config = run.meter, run.turn, run.terms, run.plan.config
+    meter = run.meter
+    turn = run.turn
+    terms = run.terms
+    config = run.plan.config
+    transcript = run.transcript
+    messages = transcript.shown
+    if messages is None:
+        messages = to_read(run, transcript.messages)
     per_run = terms.per_run
     return ResourceContext(
         checkpoint=checkpoint or turn.checkpoint,
-        iteration=_completed(run),
+        # Turns that are over: one that has its reply is counted, and still open.
+        iteration=turn.iterations - 1 if turn.is_open and turn.reply is not None else turn.iterations,
         tokens_used=meter.tokens,
         cost=dollars(meter.money),
         elapsed=run.watch.time() - terms.started_at,
@@ -97,6 +99,8 @@ def context_of(run: Run, checkpoint: str | None = None) -> ResourceContext:
         metadata=None if per_run is None else per_run.metadata,
         left=run.remaining(),
         nearly_used_up=meter.near_budget(),
+        messages=messages,
+        first_new=transcript.first_new,
     )
 
 
@@ -105,10 +109,12 @@ async def _walk(run: Run) -> Verdict | None:
 
     The built-ins are left out while the ledger knows that none of them can be violated.
     """
-    context, meter, watch = context_of(run), run.meter, run.watch
+    context = context_of(run)
+    meter = run.meter
+    watch = run.watch
     worst: tuple[ResourceAction, AgentState, str, ResourceValidation] | None = None
     quiet = not meter.attention and watch.time() < watch.window_at and meter.turns < meter.turns_wire
-    chain = run.plan.constraints[run.plan.built_in :] if quiet else run.plan.constraints
+    chain = run.plan.asked if quiet else run.plan.constraints
     left = iter(chain)
     answers: list[ResourceValidation | None] = []  # None: violated
     while True:
@@ -311,7 +317,7 @@ def _holding(chain: Chain, answers: Sequence[ResourceValidation | None]) -> list
 
 def note(run: Run, record: ValidationRecord) -> None:
     """Keep a violation or a skipped constraint for the result; tell observers, and the model what it should know."""
-    run.audit.note(record)
+    run.note_violation(record)
     validation = record.validation
     if not record.skipped:
         level = logging.WARNING if record.action is ResourceAction.WARN_CONTINUE else logging.INFO
@@ -355,7 +361,7 @@ def last_validations(run: Run) -> tuple[ValidationRecord, ...]:
     context, quiet, chain, said = run.audit.passing or (context_of(run), True, (), ())
     passing = [(name, answer if answer is _OK else plain(answer)) for name, answer in _holding(chain, said)]
     answers: list[tuple[str, ResourceValidation]] = []
-    for constraint in run.plan.constraints[: run.plan.built_in] if quiet else ():
+    for constraint in run.plan.metered if quiet else ():
         # The built-in ones' `validate` does nothing but call `check`.
         check = getattr(constraint, "check", None) if getattr(type(constraint).validate, "calls_check", False) else None
         validation = _OK if fine or check is None else check(context)

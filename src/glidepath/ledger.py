@@ -21,7 +21,18 @@ from glidepath.money import SATURATED, Price, pico
 from glidepath.outcome import dollars
 from glidepath.plurals import how_many
 from glidepath.spi.constraints import Remaining
-from glidepath.waiting import Amount, Back, Refusal, Room, Tree, Waiting, smallest_of, worst_of
+from glidepath.waiting import (
+    Amount,
+    Back,
+    Refusal,
+    Room,
+    Tree,
+    Waiting,
+    left_for_calls,
+    smallest_of,
+    start_rooms,
+    worst_of,
+)
 
 __all__ = ["Amount", "Caps", "Meter", "Price", "Refusal", "Reservation", "Waiting", "dollars", "pico"]
 
@@ -51,6 +62,7 @@ class Meter:
         "caps",
         "depth",
         "descendants",
+        "disputed",
         "held_money",
         "held_tokens",
         "limited",
@@ -84,6 +96,7 @@ class Meter:
         self.turns: int = 0
         self.tool_calls: int = 0
         self.descendants: int = 0
+        self.disputed: tuple[int, int] = (0, 0)  # the tokens and money it is charged for that no call explains
         self.reserved_tokens: int = 0
         self.reserved_money: int = 0
         self.pledged_tokens: int = 0
@@ -107,8 +120,8 @@ class Meter:
         self.set_wires()
 
     def __repr__(self) -> str:
-        turns, calls = how_many(self.turns, "turn"), how_many(self.tool_calls, "tool call")
-        return f"<Meter: {how_many(self.tokens, 'token')}, {turns}, {calls}>"
+        figures = ((self.tokens, "token"), (self.turns, "turn"), (self.tool_calls, "tool call"))
+        return f"<Meter: {', '.join([how_many(*figure) for figure in figures])}>"
 
     @property
     def lineage(self) -> tuple[Meter, ...]:
@@ -158,7 +171,8 @@ class Meter:
             tokens, money = self.room_tokens(), self.room_money()
             turns, calls = self.room_turns(), self.room_tool_calls()
         else:  # the same without a list of one for each
-            tokens, money, turns, calls = caps.tokens, caps.money, caps.turns, caps.tool_calls
+            tokens, money = caps.tokens, caps.money
+            turns, calls = caps.turns, caps.tool_calls
             if tokens is not None:
                 tokens += self.ahead_tokens - self.tokens - self.aside_tokens - self.held_tokens
             if money is not None:
@@ -196,6 +210,15 @@ class Meter:
         self.near_tokens, self.near_money = tokens, money
         self.set_wires()
 
+    def set_caps(self, caps: Caps) -> None:
+        """Let other limits hold from now on, in the middle of whatever runs below; who waits looks again."""
+        with self.tree.lock:
+            self.caps = caps
+            self.calls_wire = caps.tool_calls if caps.tool_calls is not None else inf
+            self.turns_wire = caps.turns if caps.turns is not None else inf
+            self.set_wires()
+            self.tree.wake_head()
+
     def count_from(self, tokens: int, money: int, *, turns: int = 0, tool_calls: int = 0, descendants: int = 0) -> None:
         """Set what this node has used, as known from elsewhere; what is above it is charged already, or not ours."""
         self.tokens, self.money, self.turns, self.tool_calls = tokens, money, turns, tool_calls
@@ -222,8 +245,7 @@ class Meter:
 
     def saturate(self) -> None:
         """Something is near its limit, or beyond what can be counted: no report, however high, breaks a store."""
-        self.attention = True
-        self.tokens, self.money = min(self.tokens, SATURATED), min(self.money, SATURATED)
+        self.attention, self.tokens, self.money = True, min(self.tokens, SATURATED), min(self.money, SATURATED)
 
     def reserve_start(
         self, landing: Amount, first: Amount, *, queued: bool, around: tuple[Meter, ...] = ()
@@ -244,7 +266,7 @@ class Meter:
             whole = landing + first
             if not parent.has_now(whole) or not self.has_now(first):  # its own limits are there from the start
                 back = self.tree.back_without(self, around)
-                refusal = worst_of(parent.start_rooms(back), whole) or worst_of(self.start_rooms(back), first)
+                refusal = worst_of(start_rooms(parent, back), whole) or worst_of(start_rooms(self, back), first)
                 if refusal is not None:
                     return refusal
             for node in parent.lineage:
@@ -263,14 +285,14 @@ class Meter:
     def room_to_start(self, around: tuple[Meter, ...] = ()) -> tuple[int | None, int | None]:
         """Tokens and pico-dollars for a run that has yet to start, once all that can be counted on has come back."""
         with self.tree.lock:
-            return smallest_of(self.start_rooms(self.tree.back_without(self, around)), now=False, ahead=True)
+            return smallest_of(start_rooms(self, self.tree.back_without(self, around)), now=False, ahead=True)
 
     def adopt(self) -> Refusal | None:
         """Count a spawned run among the descendants of all its ancestors; a refusal when it is one too many."""
         parent = self.parent
         assert parent is not None  # noqa: S101 - for the type checker
+        family = parent
         with self.tree.lock:
-            family = parent
             for node in parent.lineage:
                 caps = node.caps
                 family = node if node.depth >= 0 else family  # a shared budget bounds each family on it by itself
@@ -406,22 +428,11 @@ class Meter:
         with self.tree.lock:
             return smallest_of(self._call_rooms(trading, around, fair=fair), now=now, ahead=ahead)
 
-    def start_rooms(self, back: dict[Meter, Back]) -> Iterator[Room]:
-        """For each limit: what fits now, and once this has come back."""
-        for node in self.lineage:
-            got = back.get(node) or _NONE
-            if node.caps.tokens is not None:
-                now = node.spare_tokens() - node.reserved_tokens
-                yield Room(node, "tokens", now, now + got.landing_tokens + got.flight_tokens)
-            if node.caps.money is not None:
-                now = node.spare_money() - node.reserved_money
-                yield Room(node, "money", now, now + got.landing_money + got.flight_money)
-
     def _call_rooms(self, trading: Reservation | None, around: tuple[Meter, ...], *, fair: bool) -> Iterator[Room]:
         """For each limit: what fits now for a call, and with nothing in flight."""
         tree = self.tree
         stays = tree.kept_by_stuck(self, around) if tree.members else {}
-        left = self._left_for_calls() if fair and tree.has_starts() else {}
+        left = left_for_calls(self) if fair and tree.has_starts() else {}
         mine = _NO_AMOUNT if trading is None else Amount(trading.tokens, trading.money)
         for node in self.lineage:
             kept, most = stays.get(node) or _NONE, left.get(node)
@@ -439,37 +450,6 @@ class Meter:
                     now = min(now, max(0, most.landing_money) + mine.money)
                     alone = min(alone, max(0, most.flight_money) + mine.money)
                 yield Room(node, "money", now, alone)
-
-    def _left_for_calls(self) -> dict[Meter, Back]:
-        """What a call may take so that the first run that waits to start still can, once this one has come down.
-
-        As `landing_*` with what is in flight at its worst, as `flight_*` with nothing in flight. Empty when that run
-        cannot start anyway: nobody lands for nothing.
-        """
-        tree = self.tree
-        first = tree.first_start(self)
-        if first is None:
-            return {}
-        claim = first.claim or _NO_AMOUNT
-        stuck = tree.stuck(first.meter, first.around, behind_calls=True)
-        counted = [one for one in tree.members or () if one not in stuck]
-        whole = tree.coming(counted)
-        for room in first.meter.start_rooms(whole):
-            if room.node is not first.meter and room.alone < (claim.tokens if room.what == "tokens" else claim.money):
-                return {}
-        back = tree.coming([one for one in counted if one is not self])
-        left = {}
-        for node in first.meter.above:
-            got = back.get(node) or _NONE
-            tokens = 0 if node.caps.tokens is None else node.spare_tokens() - node.reserved_tokens - claim.tokens
-            money = 0 if node.caps.money is None else node.spare_money() - node.reserved_money - claim.money
-            left[node] = Back(
-                tokens + got.landing_tokens,
-                money + got.landing_money,
-                tokens + got.landing_tokens + got.flight_tokens,
-                money + got.landing_money + got.flight_money,
-            )
-        return left
 
     def enqueue(self, claim: Amount | None = None, around: tuple[Meter, ...] = ()) -> Waiting:
         """Take a place in the queue; with a `claim`, as a run that has yet to start and needs this much."""
@@ -497,9 +477,16 @@ class Meter:
             for node in self.above:
                 node.aside_tokens -= amount.tokens
                 node.aside_money -= amount.money
-                # A limit that was near may be far again.
-                node.look()
+                node.look()  # a limit that was near may be far again
             self.tree.wake_head()
+
+    def add_landing(self, amount: Amount) -> None:
+        """Set more aside for the landing of this run, which has started; or less. The lock is held."""
+        self.tree.add_landing(self, amount)
+
+    def landing_kept(self) -> Amount:
+        """What is set aside for the landing of this run; nothing when it has not started on a shared budget."""
+        return self.tree.landing_of(self)
 
     def short_of_calls(self, count: int) -> bool:
         """True when so many more tool calls would break a limit."""
@@ -519,6 +506,12 @@ class Meter:
                 node.tool_calls = calls = node.tool_calls + 1
                 if calls >= node.calls_wire:
                     node.attention = True
+
+    def return_turn(self) -> None:
+        """A turn that was counted was not taken: its provider refused the call."""
+        with self.tree.lock:
+            for node in self.lineage:
+                node.turns -= 1
 
     def return_tool_call(self) -> None:
         """A call that was counted did not begin: its place is free again in the whole lineage."""
@@ -561,6 +554,17 @@ class Reservation(Record, gc=False):
             self.tokens += tokens
             self.money += money
         return True
+
+    def keep_for_landing(self, amount: Amount) -> None:
+        """Move a part of what is reserved to the landing of a run that has started: its way down has become longer."""
+        meter = self.meter
+        with meter.tree.lock:
+            self.tokens -= amount.tokens
+            self.money -= amount.money
+            for node in meter.lineage:
+                node.reserved_tokens -= amount.tokens
+                node.reserved_money -= amount.money
+            meter.add_landing(amount)
 
     def settle(self, tokens: int, money: int) -> None:
         """Charge what was used, refund the rest, let the queue move."""

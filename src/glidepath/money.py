@@ -101,6 +101,16 @@ class Price(Value, frozen=True, gc=False):
                 more += written * max(0, output - self.output)
         return more
 
+    @property
+    def prices_media(self) -> bool:
+        """True when sound or pictures cost otherwise than text."""
+        return self.audio_input is not None or self.image_input is not None
+
+    def reserve_media(self, media: Media) -> int:
+        """Pico-dollars that sound and pictures of a prompt can cost at most, above what is reserved for it as text."""
+        audio, image = max(0, (self.audio_input or 0) - self.worst_input), (self.image_input or 0) - self.worst_input
+        return media.audio_input * audio + media.image_input * max(0, image)
+
     def at(self, input_tokens: int) -> Price:
         """The price of a call with a prompt of this length."""
         return self if self.tier is None or input_tokens <= (self.tier_start or 0) else self.tier

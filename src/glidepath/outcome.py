@@ -366,7 +366,8 @@ class Snapshot(Value, frozen=True, kw_only=True):
     descendants: int = 0
     tokens: int = 0
     picodollars: int = 0
-    behind: int = 0
+    disputed: tuple[int, int] = (0, 0)
+    """The part of `tokens` and `picodollars` that was billed and that no call of the run explains."""
     carried: Carried = NOT_CARRIED
     """The part of `turns` to `picodollars` that earlier runs of the session have used, where the session is limited."""
     on_budget: bool = False

@@ -13,13 +13,15 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Any
+from collections.abc import Awaitable, Callable, Iterable, Iterator
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from glidepath._wire import Record, Value
 
 if TYPE_CHECKING:
     from glidepath.ledger import Meter
+
+T = TypeVar("T")
 
 
 class Amount(Value, frozen=True, gc=False):
@@ -109,6 +111,37 @@ class Waiting:
             self.turn = self.loop.create_future()
 
 
+async def in_turn(
+    meter: Meter,
+    attempt: Callable[[Waiting | None], Awaitable[T | None]],
+    pause: Callable[[Waiting], Awaitable[None]],
+    *,
+    waiting: Waiting | None = None,
+    claim: Callable[[], Amount] | None = None,
+    around: tuple[Meter, ...] = (),
+) -> T:
+    """Try at once, unless `waiting` in the queue of the tree already, and then whenever it is our turn there.
+
+    `attempt` answers None while it makes sense to wait. `pause` returns when the waiter may have been called, and
+    raises when it waits no longer. `claim` is what a run needs that has yet to start.
+    """
+    try:
+        while True:
+            # Before looking: what comes free between the look and the wait must wake us.
+            if waiting is not None:
+                waiting.rearm()
+            if waiting is None or meter.is_head(waiting):
+                got = await attempt(waiting)
+                if got is not None:
+                    return got
+            if waiting is None:
+                waiting = meter.enqueue(None if claim is None else claim(), around)
+            await pause(waiting)
+    finally:
+        if waiting is not None:
+            meter.leave(waiting)
+
+
 class LiveRun(Record, gc=False):
     """A run that has started in a tree: what is set aside for its landing, and the loop it lives on."""
 
@@ -196,6 +229,20 @@ class Tree:
                 members[root] = LiveRun(Amount(), _loop_here())
         members[meter] = LiveRun(landing, _loop_here())
 
+    def landing_of(self, meter: Meter) -> Amount:
+        """What is set aside for the landing of a run."""
+        member = (self.members or {}).get(meter)
+        return Amount() if member is None else member.landing
+
+    def add_landing(self, meter: Meter, amount: Amount) -> None:
+        """A run that has started needs more for its landing, or less."""
+        assert self.members is not None  # noqa: S101 - for the type checker
+        self.members[meter].landing += amount
+        for node in meter.above:
+            node.aside_tokens += amount.tokens
+            node.aside_money += amount.money
+            node.look()
+
     def forget(self, meter: Meter) -> None:
         """A run has ended: nothing more comes back from it."""
         if self.members is not None:
@@ -270,3 +317,47 @@ class Tree:
                 inside = any(meter in one.lineage for one in (waiting.meter, *waiting.around))
                 return None if inside else waiting
         return None
+
+
+def start_rooms(meter: Meter, back: dict[Meter, Back]) -> Iterator[Room]:
+    """For each limit: what fits now, and once this has come back."""
+    for node in meter.lineage:
+        got = back.get(node) or Back()
+        if node.caps.tokens is not None:
+            now = node.spare_tokens() - node.reserved_tokens
+            yield Room(node, "tokens", now, now + got.landing_tokens + got.flight_tokens)
+        if node.caps.money is not None:
+            now = node.spare_money() - node.reserved_money
+            yield Room(node, "money", now, now + got.landing_money + got.flight_money)
+
+
+def left_for_calls(meter: Meter) -> dict[Meter, Back]:
+    """What a call may take so that the first run that waits to start still can, once this one has come down.
+
+    As `landing_*` with what is in flight at its worst, as `flight_*` with nothing in flight. Empty when that run
+    cannot start anyway: nobody lands for nothing.
+    """
+    tree = meter.tree
+    first = tree.first_start(meter)
+    if first is None:
+        return {}
+    claim = first.claim or Amount()
+    stuck = tree.stuck(first.meter, first.around, behind_calls=True)
+    counted = [one for one in tree.members or () if one not in stuck]
+    whole = tree.coming(counted)
+    for room in start_rooms(first.meter, whole):
+        if room.node is not first.meter and room.alone < (claim.tokens if room.what == "tokens" else claim.money):
+            return {}
+    back = tree.coming([one for one in counted if one is not meter])
+    left = {}
+    for node in first.meter.above:
+        got = back.get(node) or Back()
+        tokens = 0 if node.caps.tokens is None else node.spare_tokens() - node.reserved_tokens - claim.tokens
+        money = 0 if node.caps.money is None else node.spare_money() - node.reserved_money - claim.money
+        left[node] = Back(
+            tokens + got.landing_tokens,
+            money + got.landing_money,
+            tokens + got.landing_tokens + got.flight_tokens,
+            money + got.landing_money + got.flight_money,
+        )
+    return left

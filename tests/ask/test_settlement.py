@@ -1,14 +1,13 @@
 """One rule for what a call costs: a turn, a landing, a checkpoint and a question of a server are settled alike."""
 
 from decimal import Decimal
-from types import SimpleNamespace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from glidepath import Agent, Limits, Usage, tool
-from glidepath.ask.settlement import _is_believable, is_implausible, settled
+from glidepath.ask.settlement import Evidence, _is_believable, is_implausible, settled
 from glidepath.ask.side_call import SideAccount, SideQuestion, SideRefused, side_call
 from glidepath.errors import TransientError
 from glidepath.events import BudgetReserved, BudgetSettled
@@ -106,8 +105,6 @@ def test_a_report_that_is_taken_at_first_sight_is_what_a_close_look_charges(esti
     reported = Usage(given_, written, *more)
     if not _is_believable(reported, estimate, size):
         return
-    run = SimpleNamespace(plan=SimpleNamespace(usage_is_billed=False))
-    booking = SimpleNamespace(input=estimate + 10, estimate=estimate)
-    attempt = SimpleNamespace(size=size, metered=lambda: size // 4 + 1)
-    assert settled(run, reported, booking, (), attempt) is reported
+    known = Evidence(estimate, estimate + 10, size, lambda: size // 4 + 1, lambda: 0, lambda given: given)
+    assert settled(reported, known) is reported
     assert not is_implausible(reported, estimate, size)

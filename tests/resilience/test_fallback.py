@@ -405,7 +405,7 @@ def test_a_fallback_is_planned_as_if_it_were_the_configured_model():
         "notice",
         "repair",
     }
-    made_anew |= {"soft_limit", "estimator", "size_of", "policy"}
+    made_anew |= {"soft_limit", "estimator", "size_of", "policy", "metered"}
     assert plan.config is Agent(plan.config)._plan.config  # the settings are the agent's, whatever the model
     made_anew.add("config")
     for field in type(plan).__struct_fields__:

@@ -8,6 +8,12 @@ from typing import Any, Self
 SSE = "text/event-stream"
 
 
+class Late(bytes):
+    """A chunk that comes this many seconds later."""
+
+    wait = 0.1
+
+
 class Answer:
     """One scripted answer. `chunks` are sent one by one; `ending` is close, abort, or hang."""
 
@@ -100,6 +106,7 @@ class Wire:
         head += "".join([f"{name}: {value}\r\n" for name, value in answer.headers.items()])
         writer.write(head.encode() + b"\r\n")
         for chunk in answer.chunks:
+            await asyncio.sleep(chunk.wait if isinstance(chunk, Late) else 0)
             writer.write(f"{len(chunk):x}\r\n".encode() + chunk + b"\r\n")
             await writer.drain()
             await asyncio.sleep(0)

@@ -8,6 +8,7 @@ from math import inf
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from glidepath._wire import Record
+from glidepath.ask.media import media_reserve
 from glidepath.ask.pictures import without_pictures
 from glidepath.ask.view import COMPACTED, own_items
 from glidepath.events import ContextShaped
@@ -17,6 +18,7 @@ from glidepath.quantities import limit_called
 from glidepath.run import Touchdown, Verdict
 from glidepath.run.inside import came_round
 from glidepath.run.prefix import broke_prefix
+from glidepath.waiting import in_turn
 
 if TYPE_CHECKING:
     from glidepath.messages import Message
@@ -90,20 +92,30 @@ class Booking(Record, gc=False):
 
 
 def booked(run: Run, reservation: Reservation, input_tokens: int, output: int, cap: int | None) -> Booking:
-    """The booking that goes with a reservation."""
-    plan, price, size = run.plan, run.plan.price, UNBOUNDED
+    """The booking that goes with a reservation of a run."""
+    plan = run.plan
+    estimate = plan.fixed_tokens + run.transcript.view_tokens
+    return open_booking(reservation, input_tokens, output, cap, plan.price, estimate)
+
+
+def open_booking(
+    reservation: Reservation, input_tokens: int, output: int, cap: int | None, price: Price | None, estimate: int
+) -> Booking:
+    """The booking that goes with a reservation, by any caller."""
+    size = UNBOUNDED
     if price is not None:
         price = price.at(input_tokens)
-    if run.meter.limited:
+    if reservation.meter.limited:
         # A piece less than is reserved: the delta that goes too far has been received, and must still be paid for.
         size = max(1, output * BYTES_PER_TOKEN - PIECE)
-    return Booking(reservation, input_tokens, output, cap, price, plan.fixed_tokens + run.transcript.view_tokens, size)
+    return Booking(reservation, input_tokens, output, cap, price, estimate, size)
 
 
 def amount(run: Run, input_tokens: int, output: int) -> Amount:
     """The worst case of a call."""
     price = None if run.plan.price is None else run.plan.price.at(input_tokens)
-    return Amount(input_tokens + output, 0 if price is None else price.worst(input_tokens, output))
+    money = 0 if price is None else price.worst(input_tokens, output) + media_reserve(run, price)
+    return Amount(input_tokens + output, money)
 
 
 def least_output(run: Run) -> int:
@@ -191,25 +203,23 @@ async def _in_turn(
     `claim` is what a run needs that has yet to start; it waits until `until`.
     """
     meter, watch = run.meter, run.watch
+
+    async def try_in_time(waiting: Waiting | None) -> T | None:
+        if until < inf:
+            watch.scope(max(0.0, until - watch.time()))
+        return await attempt(waiting)
+
+    async def pause(waiting: Waiting) -> None:
+        # A loop that is closed under the runs on it rings no bell: where there are others, look now and then.
+        look = watch.time() + LOOK_AGAIN if meter.tree.is_spread(waiting.loop) else inf
+        if not await came_round(watch, waiting.turn, min(until, look)):
+            raise Touchdown(_blocked(run))
+        if watch.time() >= until:
+            raise Touchdown(_waited_too_long(run))
+
     try:
-        while True:
-            # Before looking: what comes free between the look and the wait must wake us.
-            if waiting is not None:
-                waiting.rearm()
-            if waiting is None or meter.is_head(waiting):
-                if until < inf:
-                    watch.scope(max(0.0, until - watch.time()))
-                got = await attempt(waiting)
-                if got is not None:
-                    return got
-            if waiting is None:
-                waiting = meter.enqueue(None if claim is None else claim(), runs_around(run))
-            # A loop that is closed under the runs on it rings no bell: where there are others, look now and then.
-            look = watch.time() + LOOK_AGAIN if meter.tree.is_spread(waiting.loop) else inf
-            if not await came_round(watch, waiting.turn, min(until, look)):
-                raise Touchdown(_blocked(run))
-            if watch.time() >= until:
-                raise Touchdown(_waited_too_long(run))
+        around = runs_around(run)
+        return await in_turn(meter, try_in_time, pause, waiting=waiting, claim=claim, around=around)
     except asyncio.CancelledError:
         if watch.interrupt is None and watch.scope_hit:  # inside a draw
             raise Touchdown(_waited_too_long(run)) from None
@@ -217,21 +227,26 @@ async def _in_turn(
     finally:
         if until < inf:
             watch.calm()
-        if waiting is not None:
-            meter.leave(waiting)
 
 
 def book(run: Run, cap: int | None, turns: int, count: int) -> Booking | Refusal:
     """Reserve a call with a prompt of `count` tokens at once, or say what stands in the way."""
     plan, spend = run.plan, run.spend
     want = plan.first_output_tokens if cap is None else cap
-    money = 0 if plan.price is None else plan.price.at(count).worst(count, want)
+    # As `amount`, which is only called where it makes a difference: this is asked every turn.
+    if plan.price is None:
+        money = 0
+    elif run.transcript.picture_bytes:
+        money = amount(run, count, want).money
+    else:
+        money = plan.price.at(count).worst(count, want)
     got = run.meter.reserve(count + want, money, turns, spend.first_call)
     if got.__class__ is not Reservation:
         return got  # type: ignore[return-value]
     if spend.first_call is not None:
         spend.trade_first_call()
-    return booked(run, got, count, want, cap)
+    estimate = plan.fixed_tokens + run.transcript.view_tokens
+    return open_booking(got, count, want, cap, plan.price, estimate)
 
 
 async def fit(run: Run, refusal: Refusal, cap: int | None, turns: int, input_tokens: int) -> Booking:
@@ -292,7 +307,7 @@ def _output_room(run: Run, input_tokens: int, tokens: int | None, money: int | N
     room = 1 << 62 if tokens is None else tokens - input_tokens
     price = None if run.plan.price is None else run.plan.price.at(input_tokens)
     if money is not None and price is not None:
-        left = money - input_tokens * price.worst_input
+        left = money - input_tokens * price.worst_input - media_reserve(run, price)
         room = min(room, left // price.output if price.output else room if left >= 0 else -1)
     return room
 
@@ -304,7 +319,8 @@ def _squeeze(run: Run, input_tokens: int, available: tuple[int | None, int | Non
     tokens, money = available
     room = 1 << 62 if tokens is None else tokens - landing.tokens - least
     if money is not None and plan.price is not None and plan.price.worst_input:
-        room = min(room, (money - landing.money - least * plan.price.output) // plan.price.worst_input)
+        left = money - landing.money - media_reserve(run, plan.price) - least * plan.price.output
+        room = min(room, left // plan.price.worst_input)
     budget = room - plan.fixed_tokens
     if budget <= 0:
         return input_tokens

@@ -31,7 +31,8 @@ def unopposed(run: Run) -> Awaitable[tuple[ToolSpec, ...]] | None:
     context = replace(context, iteration=turn.iterations)
     heard = opinion(run, "tool_gate", voices, context)
     if heard is None and not run.descent.begun and not plan.behind:
-        turn.allow(every, {})
+        if turn.allowed is not every or turn.denials:
+            turn.allow(every, {})
         return None
     return _offered(run, _all_gates(run, heard, voices, context))
 

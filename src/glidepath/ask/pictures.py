@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from glidepath._wire import replace
@@ -59,7 +58,7 @@ def without_pictures(run: Run, messages: list[Message]) -> list[Message]:
         if message is task or size <= left:
             left = max(0, left - size)
             continue
-        slim[place] = replace(message, content=_told(message.content))
+        slim[place] = tell_pictures(message)
         changed = True
     return slim if changed else messages
 
@@ -68,8 +67,12 @@ def _pictures(message: Message) -> int:
     return picture_bytes(getattr(message, "content", ""))
 
 
-def _told(content: Sequence[Any]) -> tuple[Any, ...]:
-    return tuple([TextBlock(_TOLD[type(block)]) if type(block) in _TOLD else block for block in content])
+def tell_pictures(message: Any) -> Any:
+    """The message with a text in place of each picture and file; the same message when it has none."""
+    if not _pictures(message):
+        return message
+    blocks = [TextBlock(_TOLD[type(block)]) if type(block) in _TOLD else block for block in message.content]
+    return replace(message, content=tuple(blocks))
 
 
 _TOLD: dict[type, str] = {ImageBlock: LEFT_OUT, FileBlock: "[a file, left out]"}

@@ -3,7 +3,8 @@
 - Charged is what the provider reports, else our own over-estimate, flagged; at the price of the model in use, with what
   its provider takes for searches of the web, sound and pictures, or what it says the call cost, if that is more.
 - A report that is higher than ours is believed, however high: prompts that the provider keeps and tools that run there
-  are billed, and we do not see them. One that the call cannot explain is also logged, and `BudgetSettled` says so.
+  are billed, and we do not see them. One that the call cannot explain is also logged, and `BudgetSettled` says so; in
+  wallets what is above our own over-estimate is disputed: held there until a person accepts or rejects it.
 - No tokenizer puts more than eight characters of ordinary text into a token. A report below that is replaced by our own
   over-estimate; one that is only lower than our estimate is believed, on every host. What a report says came from a
   cache is believed of a vendor (`usage_is_billed`); of others only as far as it was sent before.
@@ -22,24 +23,30 @@ import math
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from glidepath._wire import replace
+from glidepath._wire import Record, Value, replace
+from glidepath.ask.media import media_in
 from glidepath.events import BudgetSettled
 from glidepath.ledger import Amount
-from glidepath.messages import Media, Message, Usage
+from glidepath.messages import Media, Message, ReplyInfo, StreamEnd, Usage
 from glidepath.money import PICO, SATURATED
+from glidepath.outcome import dollars
+from glidepath.run.account import dispute
 from glidepath.run.survey import characters_of
 
 if TYPE_CHECKING:
     from glidepath.ask.attempt import Attempt
     from glidepath.ask.booking import Booking
     from glidepath.ledger import Price
-    from glidepath.messages import ReplyInfo
     from glidepath.run import Run
 
 _log = logging.getLogger("glidepath")
 _MORE_THAN_EXPLAINED = (
     "%s: the provider reports %d input and %d output tokens for a prompt of about %d. They are charged, because that "
     "may be the bill. Look for a prompt or a tool that the provider keeps, or for a mistake of this host."
+)
+_DEARER_THAN_EXPLAINED = (
+    "%s: the provider says that the call cost $%s; at the price we know it costs $%s. The higher figure is charged, "
+    "because that may be the bill. Look for a fee or a mistake of this host."
 )
 _CHARS_PER_TOKEN_AT_MOST = 8
 _SURELY = 0.375  # our estimate counts a token for three characters at least: from this share on it is one for eight
@@ -60,7 +67,7 @@ def settle(
     failed: bool,
     system_prompt: str | None = None,
 ) -> Usage:
-    """Charge what a call used, by `pay`, release the rest of what was booked, and report it; returns what it used.
+    """CallCharge what a call used, by `pay`, release the rest of what was booked, and report it; returns what it used.
 
     `sent` and `system_prompt` (None: the agent's own) are what the model was sent; `failed`: it was not sent, or there
     is no reply.
@@ -76,14 +83,17 @@ def settle(
         if _is_believable(reported, booking.estimate, attempt.size):
             usage = reported
         else:
-            usage = settled(run, reported, booking, sent, attempt, system_prompt)
+            usage = settled(reported, _evidence(run, booking, sent, attempt, system_prompt))
             implausible = is_implausible(usage, booking.estimate, attempt.size)
-            if implausible:
-                _log.warning(_MORE_THAN_EXPLAINED, run.run_id, usage.input, usage.output, booking.estimate)
+            if implausible:  # before it is charged: nobody may count it as used in between
+                _dispute_tokens(run, booking, attempt, usage, sent)
         health = run.plan.health
         health.sent = max(health.sent, usage.input)
         if price is not None:
-            money = cost_of(price, usage, None if end is None else end.info)
+            info = _info_of(run, price, end, sent, usage)
+            money = cost_of(price, usage, info)
+            if info is not None and info.billed is not None and not implausible:
+                implausible = _dispute_bill(run, price, usage, info, money)
         held.settle(usage.input + usage.output, money)
         pay(usage, money)
         if implausible or run.spend.unexplained is not None:
@@ -98,39 +108,78 @@ def settle(
 # --- what a call really used --------------------------------------------------------------------------------------
 
 
-def settled(
-    run: Run,
-    reported: Usage | None,
-    booking: Booking,
-    view: Sequence[Message],
-    attempt: Attempt,
-    system_prompt: str | None = None,
-) -> Usage:
-    """The usage to charge: the provider's figures if plausible, else our own, flagged.
+class Evidence(Record, gc=False):
+    """What we know of a call beside its provider's report. The functions are asked only when a report is in doubt."""
 
-    `view` and `system_prompt` (None: the agent's own) are what was sent.
-    """
+    estimate: int
+    """Our count of the prompt."""
+    booked: int
+    """What was booked for the prompt: charged when the report says nothing that can be true."""
+    size: int
+    """Characters that streamed."""
+    metered: Callable[[], int]
+    """Our own count of the output."""
+    least_input: Callable[[], int]
+    """The fewest tokens the prompt can have."""
+    most_cached: Callable[[int], int] | None = None
+    """How much of this many input tokens can come from a cache; None: the report is the vendor's own bill."""
+
+
+class CallCharge(Value, frozen=True):
+    """What a call is charged: its usage, pico-dollars, and whether the report is more than anybody could foresee."""
+
+    usage: Usage
+    money: int
+    is_implausible: bool
+
+
+def work_out_charge(reported: Any, known: Evidence, price: Price | None, info: ReplyInfo | None) -> CallCharge:
+    """What a call costs that somebody else's loop has made: the rule of `settle`, for anyone who has no run."""
+    if _is_believable(reported, known.estimate, known.size):
+        usage, implausible = reported, False
+    else:
+        usage = settled(reported, known)
+        implausible = is_implausible(usage, known.estimate, known.size)
+    return CallCharge(usage, 0 if price is None else cost_of(price, usage, info), implausible)
+
+
+def settled(reported: Usage | None, known: Evidence) -> Usage:
+    """The usage to charge: the provider's figures if plausible, else our own, flagged."""
     if not isinstance(reported, Usage):  # none at all, or nothing that can be read
-        return Usage(booking.input, attempt.metered(), estimated=True)
-    sure = type(reported.input) is int and reported.input >= booking.estimate * _SURELY
-    given = _plausible(reported.input, 0 if sure else _least_input(run, view, system_prompt), booking.estimate)
-    written = _plausible(reported.output, attempt.size / _CHARS_PER_TOKEN_AT_MOST - 4, attempt.size)
-    whole_input = booking.input if given is None else given
-    whole_output = attempt.metered() if written is None else written
+        return Usage(known.booked, known.metered(), estimated=True)
+    sure = type(reported.input) is int and reported.input >= known.estimate * _SURELY
+    given = _plausible(reported.input, 0 if sure else known.least_input(), known.estimate)
+    written = _plausible(reported.output, known.size / _CHARS_PER_TOKEN_AT_MOST - 4, known.size)
+    whole_input = known.booked if given is None else given
+    whole_output = known.metered() if written is None else written
     parts = (
         _within(reported.cache_read, whole_input),
         _within(reported.cache_write, whole_input),
         _within(reported.reasoning, whole_output),
     )
-    known = type(reported.estimated) is bool and all(part is not None for part in (given, written, *parts))
-    if not (known and given is reported.input and written is reported.output):
+    is_whole = type(reported.estimated) is bool and all(part is not None for part in (given, written, *parts))
+    if not (is_whole and given is reported.input and written is reported.output):
         read, write, reasoning = [part or 0 for part in parts]
         reported = Usage(whole_input, whole_output, read, write, reasoning, estimated=True)
-    if reported.cache_read and not run.plan.usage_is_billed:
-        most = _sent_before(run, reported.input, booking.estimate)
+    if reported.cache_read and known.most_cached is not None:
+        most = known.most_cached(reported.input)
         if reported.cache_read > most:
             return replace(reported, cache_read=most, estimated=True)
     return reported
+
+
+def _evidence(
+    run: Run, booking: Booking, view: Sequence[Message], attempt: Attempt, system_prompt: str | None
+) -> Evidence:
+    """What a run knows of its call. `view` and `system_prompt` (None: the agent's own) are what was sent."""
+    return Evidence(
+        booking.estimate,
+        booking.input,
+        attempt.size,
+        attempt.metered,
+        lambda: _least_input(run, view, system_prompt),
+        None if run.plan.usage_is_billed else lambda given: _sent_before(run, given, booking.estimate),
+    )
 
 
 def _is_believable(reported: Any, estimate: int, size: int) -> bool:
@@ -159,6 +208,32 @@ def is_implausible(usage: Usage, estimate: int, size: int) -> bool:
     return usage.input > _ABSURD * estimate + _ABSURD_SLACK or usage.output > _ABSURD * size + _ABSURD_SLACK
 
 
+def _dispute_tokens(run: Run, booking: Booking, attempt: Attempt, usage: Usage, sent: Sequence[Message]) -> None:
+    """Say that a report is far more than its call explains, and note the part above our own over-estimate."""
+    price, ours, more = run.plan.price, Usage(booking.input, attempt.metered()), 0
+    if price is not None:
+        more = cost_of(price, usage, _info_of(run, price, attempt.end, sent, usage))
+        more -= price.at(ours.input).worst(ours.input, ours.output)
+    _log.warning(_MORE_THAN_EXPLAINED, run.run_id, usage.input, usage.output, booking.estimate)
+    dispute(run.meter, Amount(max(0, usage.total - ours.total), max(0, more)))
+
+
+def _dispute_bill(run: Run, price: Price, usage: Usage, info: ReplyInfo, money: int) -> bool:
+    """The same for a bill in money that its tokens do not explain; False when they do."""
+    known = cost_of(price, usage, replace(info, billed=None))
+    if money <= _ABSURD * known + _ABSURD_SLACK * price.output:
+        return False
+    _log.warning(_DEARER_THAN_EXPLAINED, run.run_id, f"{dollars(money):f}", f"{dollars(known):f}")
+    dispute(run.meter, Amount(0, money - known))
+    return True
+
+
+def _info_of(run: Run, price: Price, end: StreamEnd | None, sent: Sequence[Message], usage: Usage) -> ReplyInfo | None:
+    """What a reply says of itself, with our own count of sound and pictures where it knows of none."""
+    info = None if end is None else end.info
+    return _with_media(info, sent, usage) if price.prices_media and run.transcript.picture_bytes else info
+
+
 def cost_of(price: Price, usage: Usage, info: ReplyInfo | None) -> int:
     """What a call costs in pico-dollars: its tokens and what is billed beside them, or its bill, if that is higher."""
     money = price.cost(usage)
@@ -173,6 +248,14 @@ def cost_of(price: Price, usage: Usage, info: ReplyInfo | None) -> int:
             # The price list may be old, or not know the host's fee: of the two the higher one is believed.
             money = max(money, math.ceil(min(billed, SATURATED / PICO) * PICO))
     return min(money, SATURATED)
+
+
+def _with_media(info: ReplyInfo | None, sent: Sequence[Message], usage: Usage) -> ReplyInfo:
+    info = ReplyInfo() if info is None else info
+    media, ours = info.media or Media(), media_in(sent)
+    audio = _within(media.audio_input, usage.input) or min(ours.audio_input, usage.input)
+    image = _within(media.image_input, usage.input - audio) or min(ours.image_input, usage.input - audio)
+    return replace(info, media=replace(media, audio_input=audio, image_input=image))
 
 
 def _believed(media: Media, usage: Usage) -> Media:

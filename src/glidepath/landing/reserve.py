@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from glidepath.ask.booking import MARGIN, Booking, amount, booked, least_output, source
+from glidepath.ask.media import media_in, media_reserve
+from glidepath.ask.pictures import tell_pictures
 from glidepath.ask.view import own_items
 from glidepath.landing.landing_view import landing_view
 from glidepath.ledger import Amount, Meter, Reservation
@@ -14,6 +16,7 @@ from glidepath.run.unseen import sendable
 
 if TYPE_CHECKING:
     from glidepath.errors import ModelError
+    from glidepath.ledger import Price
     from glidepath.messages import Message
     from glidepath.run import Plan, Run
 
@@ -39,6 +42,8 @@ def landing_reserve(plan: Plan, messages: Sequence[Message], meter: Meter) -> Am
     if plan.price is not None:
         output = min(tokens, max(least, tokens // 2))
         money = _landing_money(plan, tokens - output, output, meter.room_money())
+        if plan.price.prices_media:
+            money += plan.price.reserve_media(media_in(messages))
         if plan.caps.money is not None:
             money = min(money, plan.caps.money // 4)
     return Amount(tokens, money)
@@ -74,7 +79,12 @@ def can_pay_landing(plan: Plan, reserve: Amount) -> bool:
     price = plan.price
     if price is None or plan.caps.money is None:
         return True
-    return reserve.money >= (plan.landing_fixed_tokens + plan.landing_notice_tokens) * price.worst_input + price.output
+    return reserve.money >= _least_money(plan, price)
+
+
+def _least_money(plan: Plan, price: Price) -> int:
+    """What the smallest landing call costs: the notice without the task, and one token."""
+    return (plan.landing_fixed_tokens + plan.landing_notice_tokens) * price.worst_input + price.output
 
 
 def is_within_limits(plan: Plan, meter: Meter, unexplained: Amount | None) -> bool:
@@ -130,7 +140,7 @@ def _whole_view(run: Run, reservation: Reservation, input_tokens: int, want: int
     output = want if tokens is None else min(want, tokens + reservation.tokens - input_tokens)
     if money is not None and price is not None:
         price = price.at(input_tokens)
-        left = money + reservation.money - input_tokens * price.worst_input
+        left = money + reservation.money - input_tokens * price.worst_input - media_reserve(run, price)
         output = min(output, left // price.output if price.output else output if left >= 0 else 0)
     if output < min(want, max(least_output(run), plan.config.limits.landing_tokens)):
         return 0
@@ -163,11 +173,21 @@ def book_landing(run: Run, cap: int | None, failed: ModelError | None) -> tuple[
     price: Any = plan.price
     paid = price is not None and any(node.caps.money is not None for node in meter.lineage)
     paid = paid and price.worst_input + price.output > 0
+    messages, sizes, pinned = source(run)
+    money = reservation.money
+    if paid and price.prices_media and run.transcript.picture_bytes:
+        dear = price.reserve_media(media_in([messages[at] for at in pinned]))
+        kept = pinned if money - dear >= _least_money(plan, price) else ()
+        # Only the task keeps its sound and pictures, and only where they can be paid: they cost more than text.
+        told = [one if at in kept else tell_pictures(one) for at, one in enumerate(messages)]
+        sizes = [
+            size if one is was else plan.size_of(one) for one, was, size in zip(told, messages, sizes, strict=True)
+        ]
+        messages, money = told, money - dear if kept else money
     least = max(1, min(int(plan.config.min_output_tokens * MARGIN), room // 2))
     if paid:
-        least = min(least, reservation.money // 2 // max(1, price.output))
-        room = min(room, (reservation.money - least * price.output) // max(1, price.worst_input) + least)
-    messages, sizes, pinned = source(run)
+        least = min(least, money // 2 // max(1, price.output))
+        room = min(room, (money - least * price.output) // max(1, price.worst_input) + least)
     # The definitions stay where the task and the notice fit beside them: what comes first is still in the cache.
     bare = room - least - plan.fixed_tokens < sum([sizes[place] for place in pinned]) + plan.landing_notice_tokens
     fixed = plan.landing_fixed_tokens if bare else plan.fixed_tokens
@@ -176,7 +196,7 @@ def book_landing(run: Run, cap: int | None, failed: ModelError | None) -> tuple[
     input_tokens = min(shaped.tokens + fixed, room - 1)
     output = min(want, tokens - input_tokens)
     if paid:
-        output = min(output, (reservation.money - input_tokens * price.worst_input) // max(1, price.output))
+        output = min(output, (money - input_tokens * price.worst_input) // max(1, price.output))
     output = max(least, output)
     booking = booked(run, reservation, input_tokens, output, max(1, int(output / MARGIN)))
     booking.estimate = input_tokens

@@ -14,8 +14,8 @@ from glidepath.models.anthropic_client import AnthropicPort
 from glidepath.models.checks import check_name
 from glidepath.models.citations import anthropic_citation
 from glidepath.models.content import (
-    count,
     defined,
+    higher_report,
     merged,
     no_setting,
     parsed,
@@ -28,6 +28,8 @@ from glidepath.models.faults import Faults
 from glidepath.models.formats.anthropic_messages import TAKES, THOUGHTS, VENDOR, anthropic_turns, system_of
 from glidepath.models.names import sent_name
 from glidepath.models.strictness import Grammar
+from glidepath.models.thinkers import BEGINS_THINKING, PAUSES, THINKS, bare_claude, claude_can_be_forced
+from glidepath.models.usage_reports import anthropic_searches, anthropic_usage
 from glidepath.models.vendor_model import VendorModel
 from glidepath.spi import ModelRequest, ToolSpec
 
@@ -55,10 +57,6 @@ _BUDGETED = re.compile(r"claude-3-7|claude-(sonnet|opus|haiku)-4(-0|-1|-5|-2025|
 """Models whose thinking takes a budget of tokens; later ones take an effort."""
 _UNSTRUCTURED = re.compile(r"claude-[23]|claude-instant|claude-(sonnet|opus)-4(-0|-1|-2025|$)")
 """Models without structured output: a schema cannot be enforced."""
-_THINKS = re.compile(r"claude-(fable|mythos|opus-5-[5-9](?!\d)|(opus|sonnet|haiku)-([6-9]|\d\d)(?!\d))")
-"""Models that always think: they refuse to have it turned off, and refuse a forced call. Unknown models count too."""
-_PAUSES = re.compile(r"claude-sonnet-5-[5-9](?!\d)")
-"""Models that think between tools at least: they accept that instead of no thinking, and refuse a forced call."""
 _BOUND = re.compile(
     r"claude-(fable-5-[1-9](?!\d)|(opus|sonnet|haiku)-5-[5-9](?!\d)|(fable|opus|sonnet|haiku)-([6-9]|\d\d)(?!\d))"
 )
@@ -66,8 +64,6 @@ _BOUND = re.compile(
 _DROPS = {"block_binding": {"prefix_mismatch_behavior": "drop_block"}}
 _BINDING = "thinking-binding-controls-2026-08-01"
 """The beta that has the setting."""
-_BEGINS_THINKING = re.compile(r"claude-(fable|mythos|(sonnet|opus|haiku)-[5-9])")
-"""Models that think unless they are told not to."""
 _FIXED = re.compile(r"claude-(fable|mythos|opus-4-([7-9]|\d\d)(?!\d)|(sonnet|opus|haiku)-[5-9])")
 """Models that refuse a temperature."""
 _BUDGETS = {"minimal": 1_024, "low": 2_048, "medium": 8_192, "high": 16_384, "xhigh": 32_000, "max": 32_000}
@@ -82,8 +78,6 @@ _LIFETIMES: Mapping[Any, tuple[dict[str, str], str]] = {
 MOST_BREAKPOINTS = 4
 _OFF = {"type": "disabled"}
 _BETWEEN = {"type": "between_tools"}
-_BARE = re.compile(r"claude-[^:/]*")
-"""The part of a cloud's model name that is Anthropic's."""
 
 
 class AnthropicModel(VendorModel):
@@ -185,25 +179,24 @@ class AnthropicModel(VendorModel):
     @property
     def _bare(self) -> str:
         """The name as Anthropic spells it, without what a cloud adds."""
-        found = _BARE.search(self.name)
-        return found[0].replace("@", "-") if found else self.name
+        return bare_claude(self.name)
 
     def _choice(self, request: ModelRequest) -> str:
         """The tool choice to send: a model that always thinks cannot be forced to call a tool."""
-        if _forces(request) and (_THINKS.match(self._bare) or _PAUSES.match(self._bare)):
+        if _forces(request) and not claude_can_be_forced(self.name):
             self._leave_out("may decide not to call a tool: Anthropic does not force calls on models that think")
             return "auto"
         return request.tool_choice
 
     def _unasked(self, request: ModelRequest, effort: str | None) -> dict[str, Any]:
         """The settings for thinking that was not asked for, or cannot be turned off."""
-        if _THINKS.match(self._bare):
+        if THINKS.match(self._bare):
             if effort == "none":
                 self._leave_out("thinks even with reasoning='none': Anthropic does not allow turning it off")
             return {} if effort in (None, "none") else _adaptive(self._bare, effort)
-        if _PAUSES.match(self._bare):
+        if PAUSES.match(self._bare):
             return {"thinking": _BETWEEN} if effort == "none" else {}
-        off = effort == "none" or (_forces(request) and _BEGINS_THINKING.match(self._bare))
+        off = effort == "none" or (_forces(request) and BEGINS_THINKING.match(self._bare))
         return {"thinking": _OFF} if off else {}
 
     def _thinking(self, request: ModelRequest, effort: str | None, cap: int) -> dict[str, Any]:
@@ -216,9 +209,9 @@ class AnthropicModel(VendorModel):
 
     def _depth(self, request: ModelRequest, effort: str | None, cap: int) -> dict[str, Any]:
         """Thinking as asked for, or off if the endpoint would refuse the request with it."""
-        if effort in (None, "none") or _THINKS.match(self._bare):
+        if effort in (None, "none") or THINKS.match(self._bare):
             return self._unasked(request, effort)
-        if _PAUSES.match(self._bare):
+        if PAUSES.match(self._bare):
             return _adaptive(self._bare, effort)
         budgeted = _BUDGETED.match(self._bare) is not None
         why = _no_thinking(request, budgeted=budgeted, fixed=_FIXED.match(self._bare) is not None)
@@ -335,6 +328,7 @@ class _Reader(Reader):
     def __init__(self, request: ModelRequest, faults: Faults, unknown: set[str]) -> None:
         super().__init__(request, faults, unknown)
         self._usage: dict[str, Any] = {}
+        self._total: Usage | None = None
         self._stop: Any = None
         self._why = ""
         self._blocks: dict[int, dict[str, Any]] = {}
@@ -428,15 +422,14 @@ class _Reader(Reader):
     def _count(self, usage: Mapping[str, Any] | None) -> None:
         """Later figures are totals; a missing or null one changes nothing."""
         self._usage.update({name: value for name, value in (usage or {}).items() if value is not None})
+        if self._usage:
+            self._total = higher_report(self._total, self._summed())
 
     def _used(self) -> Usage | None:
+        self.told(service_tier=self._usage.get("service_tier"))
+        self.searches = anthropic_searches(self._usage)
+        return self._total
+
+    def _summed(self) -> Usage:
         given = self._usage
-        self.told(service_tier=given.get("service_tier"))
-        self.searches = count(given, "server_tool_use", "web_search_requests")
-        if not given:
-            return None
-        read, written = count(given, "cache_read_input_tokens"), count(given, "cache_creation_input_tokens")
-        thoughts = count(given, "output_tokens_details", "thinking_tokens")
-        return Usage(
-            count(given, "input_tokens") + read + written, count(given, "output_tokens"), read, written, thoughts
-        )
+        return anthropic_usage(given)

@@ -170,6 +170,14 @@ def count(figures: object, *path: str) -> int:
     return figures if type(figures) is int else 0
 
 
+def higher_report(before: Usage | None, now: Usage) -> Usage:
+    """The totals that a stream has reported so far: they only grow, and a later report takes nothing back."""
+    if before is None or (now.input >= before.input and now.output >= before.output):
+        return now
+    given, written = max(before, now, key=lambda one: one.input), max(before, now, key=lambda one: one.output)
+    return Usage(given.input, written.output, given.cache_read, given.cache_write, written.reasoning)
+
+
 def parsed(data: str) -> Any:
     """The JSON of an event; Python's own parser accepts what some servers write: NaN, and lone surrogates."""
     try:

@@ -12,17 +12,27 @@ from typing import TYPE_CHECKING, Any
 
 from glidepath import _wire
 from glidepath.errors import ConfigurationError, ModelError, RefusedError, RejectedError, TransientError, needed
-from glidepath.messages import Delta, Media, SystemMessage, ToolCallDelta, Usage
+from glidepath.messages import Delta, SystemMessage, ToolCallDelta, Usage
 from glidepath.models.checks import check_headers, check_key, check_name, check_url
 from glidepath.models.citations import google_citations
 from glidepath.models.clients import Clients
-from glidepath.models.content import VendorReply, check_stops, count, defined, merged, schema_words, sent_choice
+from glidepath.models.content import (
+    VendorReply,
+    check_stops,
+    defined,
+    higher_report,
+    merged,
+    schema_words,
+    sent_choice,
+)
 from glidepath.models.exchange import run_out
 from glidepath.models.faults import Faults
 from glidepath.models.formats.google_contents import VENDOR, google_contents
 from glidepath.models.hosts import find_host, key_advice, own_key, setting
 from glidepath.models.names import sent_name
 from glidepath.models.sse import Lines
+from glidepath.models.thinkers import LEVELED, UNTHINKING
+from glidepath.models.usage_reports import gemini_media, gemini_searches, gemini_usage
 from glidepath.models.vendor_model import VendorModel
 from glidepath.sdk_privates import google_connection
 from glidepath.spi import ModelRequest
@@ -49,13 +59,10 @@ _REASONS = {
     **dict.fromkeys(_REFUSALS, "refusal"),
 }
 _BROKEN = frozenset({"MALFORMED_FUNCTION_CALL", "MALFORMED_RESPONSE", "UNEXPECTED_TOOL_CALL"})
-_LEVELED = re.compile(r"(models/)?gemini-([3-9]|\d\d)")
-"""Models that take a level of thinking and want signatures back; earlier ones take a budget of tokens."""
 _LEVELS = {"none": "minimal", "xhigh": "high", "max": "high"}
 _LEAST_LEVELS = {"none": "low", "minimal": "low", "xhigh": "high", "max": "high"}
 _MINIMAL = re.compile(r"gemini-3(\.[0-6])?-flash|.*-flash-lite")
 """Models with the level `minimal`. Pro models and newer Flash models refuse it; `low` works for all of them."""
-_UNTHINKING = re.compile(r"(models/)?gemini-(1|2\.0)")
 LEAST_PRO_BUDGET = 128
 _BUDGETS = {"none": 0, "minimal": 512, "low": 1_024, "medium": 8_192, "high": 24_576, "xhigh": 24_576, "max": 24_576}
 _MOST_STOPS = 5
@@ -118,7 +125,7 @@ class GoogleModel(VendorModel):
     async def _stream(self, body: dict[str, Any], request: ModelRequest) -> AsyncGenerator[Delta, None]:
         """The deltas of one reply. The error is raised outside its handler: an SDK's error holds the key."""
         reader = _Reader(request, self._faults, self._unknown_reasons)
-        reader.bills_each_query = _LEVELED.match(self.name) is not None
+        reader.bills_each_query = LEVELED.match(self.name) is not None
         failure: ModelError | None = None
         responses: list[Any] = []
         chunks = None
@@ -164,7 +171,7 @@ class GoogleModel(VendorModel):
     # --- the request ------------------------------------------------------------------------------------------
 
     def _body(self, request: ModelRequest) -> dict[str, Any]:
-        leveled = _LEVELED.match(self.name) is not None
+        leveled = LEVELED.match(self.name) is not None
         body: dict[str, Any] = {"contents": google_contents(request.messages, leveled=leveled)}
         system = [request.system_prompt, *[m.content for m in request.messages if type(m) is SystemMessage]]
         tools = defined(request)
@@ -199,7 +206,7 @@ class GoogleModel(VendorModel):
             "logprobs": request.logprobs or None,
         }
         settings: dict[str, Any] = {name: value for name, value in wanted.items() if value is not None}
-        if request.reasoning is not None and _UNTHINKING.match(self.name):
+        if request.reasoning is not None and UNTHINKING.match(self.name):
             self._leave_out("gets no thinking setting: it cannot think, and Google refuses the setting")
         elif request.reasoning is not None:
             settings["thinkingConfig"] = _thinking(self.name, request.reasoning, leveled=leveled)
@@ -338,7 +345,9 @@ class _Reader(VendorReply):
         if "model" not in self.info:  # every chunk repeats it
             self.told(response_id=chunk.response_id, model=chunk.model_version)
         if chunk.usage_metadata is not None:
-            self._usage, self.media = _usage(chunk.usage_metadata), _media(chunk.usage_metadata)
+            before, self._usage = self._usage, higher_report(self._usage, gemini_usage(chunk.usage_metadata))
+            if self._usage is not before:
+                self.media = gemini_media(chunk.usage_metadata)
         blocked = getattr(chunk.prompt_feedback, "block_reason", None)
         if blocked is not None and not chunk.candidates:
             raise RefusedError(f"the provider refuses this request: {self.faults.clean(_word(blocked), 80)}")
@@ -347,8 +356,8 @@ class _Reader(VendorReply):
                 yield from self._part(part)
             if candidate.grounding_metadata is not None:
                 self._grounds = candidate.grounding_metadata
-                if queries := candidate.grounding_metadata.web_search_queries:
-                    self.searches = len(queries) if self.bills_each_query else 1
+                queries = candidate.grounding_metadata.web_search_queries
+                self.searches = gemini_searches(queries, each=self.bills_each_query) or self.searches
             if candidate.logprobs_result is not None:
                 self.weighed(_weights(candidate.logprobs_result))
             if candidate.finish_reason is not None:
@@ -412,31 +421,3 @@ def _weights(given: LogprobsResult) -> list[dict[str, Any]]:
 
 def _word(reason: object) -> str:
     return str(getattr(reason, "value", reason))
-
-
-def _usage(given: object) -> Usage:
-    thoughts = count(given, "thoughts_token_count")
-    return Usage(
-        count(given, "prompt_token_count") + count(given, "tool_use_prompt_token_count"),
-        count(given, "candidates_token_count") + thoughts,
-        count(given, "cached_content_token_count"),
-        0,
-        thoughts,
-    )
-
-
-def _media(given: object) -> Media:
-    """Sound and pictures, which have prices of their own. Of what a tool at the provider has read, too."""
-    return Media(
-        audio_input=_of_kind(given, "AUDIO", "prompt_tokens_details", "tool_use_prompt_tokens_details"),
-        audio_cached=_of_kind(given, "AUDIO", "cache_tokens_details"),
-        audio_output=_of_kind(given, "AUDIO", "candidates_tokens_details"),
-        image_input=_of_kind(given, "IMAGE", "prompt_tokens_details", "tool_use_prompt_tokens_details"),
-        image_cached=_of_kind(given, "IMAGE", "cache_tokens_details"),
-        image_output=_of_kind(given, "IMAGE", "candidates_tokens_details"),
-    )
-
-
-def _of_kind(given: object, kind: str, *lists: str) -> int:
-    entries = [one for name in lists for one in getattr(given, name, None) or ()]
-    return sum(count(one, "token_count") for one in entries if _word(getattr(one, "modality", None)).upper() == kind)

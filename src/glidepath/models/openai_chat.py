@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from glidepath import _wire
 from glidepath._wire import replace
-from glidepath.messages import Citation, Delta, Media, ToolCallDelta, Usage
+from glidepath.messages import Citation, Delta, ToolCallDelta, Usage
+from glidepath.models.chat_calls import ChatCalls
 from glidepath.models.citations import chat_citation
 from glidepath.models.content import (
     check_stops,
-    count,
     defined,
-    dollars_in,
+    higher_report,
     known_by,
     merged,
     no_setting,
@@ -29,6 +27,8 @@ from glidepath.models.hosts import HOSTS, Quirks, effort_for, matches
 from glidepath.models.names import sent_name
 from glidepath.models.openai_client import OpenAIModel, named_output
 from glidepath.models.strictness import strict_parameters
+from glidepath.models.thinkers import REASONING
+from glidepath.models.usage_reports import anthropic_searches, chat_bill, chat_media, chat_usage
 from glidepath.spi import ModelRequest, ToolSpec
 
 if TYPE_CHECKING:
@@ -45,8 +45,6 @@ _WORDS = {
 }
 _REASONS = {word: ours for ours, words in _WORDS.items() for word in words.split()}
 _OFF = {"type": "disabled"}
-_REASONING = re.compile(r"(openai/)?(o\d|gpt-([5-9]|\d\d))")
-"""Models that refuse `max_tokens`, wherever they are served."""
 
 
 class OpenAIChatModel(OpenAIModel):
@@ -64,7 +62,7 @@ class OpenAIChatModel(OpenAIModel):
     def _adapted(self, quirks: Quirks) -> Quirks:
         vendor = "OpenAI chat completions" if self._official else self.host
         quirks = replace(quirks, takes=replace(quirks.takes, vendor=vendor))
-        if not _REASONING.match(self.name):
+        if not REASONING.match(self.name):
             return quirks
         known = quirks if quirks.fixed else HOSTS["openai-chat"].quirks
         return replace(quirks, cap="max_completion_tokens", fixed=known.fixed, calm=known.calm)
@@ -184,28 +182,6 @@ def _format(wanted: Mapping[str, Any], quirks: Quirks) -> dict[str, Any]:
 # --- the reply ------------------------------------------------------------------------------------------------
 
 
-class _Call:
-    """A call that is being written."""
-
-    __slots__ = ("arguments", "id", "place")
-
-    def __init__(self, place: int, call_id: str) -> None:
-        self.place = place
-        self.id = call_id
-        self.arguments: list[str] = []
-
-    def is_over(self, call_id: str, written: str) -> bool:
-        """Whether a fragment that names a tool begins another call: it has another id, or new arguments."""
-        if call_id and self.id:
-            return call_id != self.id
-        if not written.lstrip().startswith("{"):
-            return False
-        try:
-            return type(_wire.loads("".join(self.arguments))) is dict
-        except _wire.WireError:
-            return False
-
-
 class ChatReader(Reader):
     """Reads the chunks of one completion. `echo`: thoughts are kept, to send them back."""
 
@@ -215,8 +191,7 @@ class ChatReader(Reader):
         self._usage: Usage | None = None
         self._reason: Any = None
         self._refused = False
-        self._calls: dict[Any, _Call] = {}
-        self._newest: _Call | None = None
+        self._calls = ChatCalls()
         self._thoughts: dict[str, Any] = {}
         self._cites: list[Citation] = []
 
@@ -233,8 +208,11 @@ class ChatReader(Reader):
         if chunk.get("service_tier"):
             self.told(service_tier=chunk["service_tier"])
         if used := chunk.get("usage") or ("x_groq" in chunk and chunk["x_groq"].get("usage")):
-            self._usage, self.media, self.billed = _usage(used), _media(used), _billed(used)
-            self.searches = count(used, "server_tool_use", "web_search_requests")  # from OpenRouter
+            before, self._usage = self._usage, higher_report(self._usage, chat_usage(used))
+            if self._usage is not before:
+                self.media = chat_media(used)
+            self.billed = max(self.billed or 0.0, chat_bill(used) or 0.0) or None
+            self.searches = anthropic_searches(used)  # from OpenRouter
         for choice in chunk.get("choices") or ():
             if choice.get("index"):
                 continue  # a second answer, which was not requested
@@ -277,25 +255,12 @@ class ChatReader(Reader):
                 yield self.said(part["text"])
 
     def _call(self, fragment: Mapping[str, Any]) -> ToolCallDelta:
-        """The delta of a fragment. Some servers give every call the index 0, or no index, or no id."""
-        function = fragment.get("function") or {}
-        call_id, name, given = (
-            str(fragment.get("id") or ""),
-            self.called(function.get("name") or ""),
-            function.get("arguments"),
-        )
-        written = given if isinstance(given, str) else _wire.encode(given).decode() if given else ""
-        key = fragment.get("index")
-        call = self._calls.get(key)
-        if call is None and key is None and not name:
-            call = self._newest
-        if call is None or (name and call.is_over(call_id, written)):
-            call = self._calls[key] = _Call(self.calls, call_id)
-            self.calls += 1
-        self._newest = call
-        call.arguments.append(written)
+        call, name, written = self._calls.add(fragment)
+        self.calls = len(self._calls.all)
         self.silent = False
-        return ToolCallDelta(index=call.place, id=call_id, name=name, arguments=written)
+        return ToolCallDelta(
+            index=call.place, id=str(fragment.get("id") or ""), name=self.called(name), arguments=written
+        )
 
     def _end(self) -> Iterable[Delta]:
         if self.ended:
@@ -308,30 +273,3 @@ class ChatReader(Reader):
             yield self.kept(VENDOR, {}, cites=self._cites)
         stop = self.stop(self._reason, _REASONS)
         yield from self.end("refusal" if self._refused and stop == "end_turn" else stop, self._usage)
-
-
-def _usage(given: Mapping[str, Any]) -> Usage:
-    prompt, completion = count(given, "prompt_tokens"), count(given, "completion_tokens")
-    reasoning = count(given, "completion_tokens_details", "reasoning_tokens")
-    if reasoning and count(given, "total_tokens") == prompt + completion + reasoning:
-        completion += reasoning  # this server counts them separately
-    cached = count(given, "prompt_tokens_details", "cached_tokens") or count(given, "prompt_cache_hit_tokens")
-    written = count(given, "prompt_tokens_details", "cache_write_tokens")
-    return Usage(prompt, completion, cached, written, reasoning)
-
-
-def _media(given: Mapping[str, Any]) -> Media:
-    return Media(
-        audio_input=count(given, "prompt_tokens_details", "audio_tokens"),
-        audio_output=count(given, "completion_tokens_details", "audio_tokens"),
-        image_input=count(given, "prompt_tokens_details", "image_tokens"),
-        image_output=count(given, "completion_tokens_details", "image_tokens"),
-    )
-
-
-def _billed(given: Mapping[str, Any]) -> float | None:
-    """What OpenRouter says the call cost. A caller with its own key at the provider pays there in addition."""
-    own, upstream = dollars_in(given, "cost"), dollars_in(given, "cost_details", "upstream_inference_cost")
-    if own is None:
-        return None
-    return own + (upstream or 0.0) if given.get("is_byok") else own

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from glidepath.messages import Citation, Delta, Media, ToolCallDelta, Usage
+from glidepath.messages import Citation, Delta, ToolCallDelta
 from glidepath.models.citations import responses_citation
 from glidepath.models.content import (
-    count,
     defined,
     dollars_in,
     known_by,
@@ -25,12 +24,13 @@ from glidepath.models.hosts import effort_for
 from glidepath.models.names import sent_name
 from glidepath.models.openai_client import OpenAIModel, named_output
 from glidepath.models.strictness import strict_parameters
+from glidepath.models.thinkers import PLAIN
+from glidepath.models.usage_reports import is_billed_search, responses_media, responses_usage
 from glidepath.spi import ModelRequest, ToolSpec
 
 if TYPE_CHECKING:
     from openai import AsyncOpenAI
 
-_PLAIN = ("gpt-3", "gpt-4", "chatgpt-", "ft:gpt-3", "ft:gpt-4")
 _INCOMPLETE = {"max_output_tokens": "max_tokens", "content_filter": "refusal"}
 
 
@@ -63,7 +63,7 @@ class OpenAIResponsesModel(OpenAIModel):
         }
         if request.system_prompt:
             body["instructions"] = request.system_prompt
-        if not self.name.startswith(_PLAIN) and "-chat" not in self.name:
+        if not self.name.startswith(PLAIN) and "-chat" not in self.name:
             body["include"] = ["reasoning.encrypted_content"]
         if request.logprobs is not None:
             body["include"] = [*body.get("include", ()), "message.output_text.logprobs"]
@@ -177,8 +177,8 @@ class _Reader(Reader):
             yield from self._message(index, item)
         elif item.get("type"):  # reasoning, and the provider's own tools: sent back unchanged
             self.silent = False
-            if item["type"] == "web_search_call" and (item.get("action") or {}).get("type", "search") == "search":
-                self.searches += 1  # opening a page it found is free
+            if is_billed_search(item):
+                self.searches += 1
             item = {key: value for key, value in item.items() if value is not None}
             yield self.kept(VENDOR, item)
 
@@ -214,21 +214,6 @@ class _Reader(Reader):
         elif self._refused:
             stop = "refusal"
         if usage is not None:
-            self.media = Media(
-                audio_input=count(usage, "input_tokens_details", "audio_tokens"),
-                audio_output=count(usage, "output_tokens_details", "audio_tokens"),
-                image_input=count(usage, "input_tokens_details", "image_tokens"),
-                image_output=count(usage, "output_tokens_details", "image_tokens"),
-            )
+            self.media = responses_media(usage)
             self.billed = dollars_in(usage, "cost")
-        yield from self.end(stop, None if usage is None else _usage(usage))
-
-
-def _usage(given: Mapping[str, Any]) -> Usage:
-    return Usage(
-        count(given, "input_tokens"),
-        count(given, "output_tokens"),
-        count(given, "input_tokens_details", "cached_tokens"),
-        count(given, "input_tokens_details", "cache_write_tokens"),
-        count(given, "output_tokens_details", "reasoning_tokens"),
-    )
+        yield from self.end(stop, None if usage is None else responses_usage(usage))

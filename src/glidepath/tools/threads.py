@@ -21,16 +21,21 @@ WORKER: contextvars.ContextVar[ThreadWorker | None] = contextvars.ContextVar("gl
 """The worker of the current thread, if a virtual clock waits for it."""
 
 
-class ThreadWorker:
-    """One call on one daemon thread. Its outcome is handed over on the loop that started it.
+def workers_of(loop: asyncio.AbstractEventLoop) -> set[object] | None:
+    """Where to note what works for this loop in real time: virtual time stands still until it is discarded.
 
-    A loop with a set `workers` (virtual time) knows which threads are busy, and stops its clock meanwhile.
+    None when the loop's time is real. The one place that knows how a virtual loop is told apart.
     """
+    return getattr(loop, "workers", None)
+
+
+class ThreadWorker:
+    """One call on one daemon thread. Its outcome is handed over on the loop that started it."""
 
     def __init__(self, call: Callable[[], Any], name: str) -> None:
         self._call = call
         self._loop = asyncio.get_running_loop()
-        self._busy: set[object] | None = getattr(self._loop, "workers", None)
+        self._busy = workers_of(self._loop)
         self._waiter: asyncio.Future[None] | None = None
         self._outcome: tuple[Any, BaseException | None] | None = None
         self.ended = False

@@ -71,10 +71,15 @@ class _History:
         call_id = same[0][0] if same else given.get("id") or name
         if same:
             self._open.remove(same[0])
-        field = next(iter(response)) if len(response) == 1 else ""
-        held = response.get(field) if field in ("output", "error", "result") else response
+        held, is_error = unwrap_response(response)
         text = held if isinstance(held, str) else _wire.encode(held).decode()
-        return ToolResultMessage(call_id, name, text, is_error=field == "error")
+        return ToolResultMessage(call_id, name, text, is_error=is_error)
+
+
+def unwrap_response(response: Mapping[str, Any]) -> tuple[Any, bool]:
+    """What a function answered, and whether it is an error: clients wrap it in one field."""
+    field = next(iter(response)) if len(response) == 1 else ""
+    return (response[field] if field in ("output", "error", "result") else response), field == "error"
 
 
 def from_gemini(history: Mapping[str, Any] | Sequence[Mapping[str, Any]]) -> list[Message]:
