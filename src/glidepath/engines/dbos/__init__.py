@@ -8,7 +8,4 @@ from glidepath.engines.dbos.fleet_ledger import FleetAccount, Quota
 from glidepath.engines.dbos.standing import FleetRun, FleetStatus
 from glidepath.engines.dbos.worker import Worker
 
-__all__ = ["Account", "Fleet", "FleetAccount", "FleetRun", "FleetStatus", "Quota", "Worker"]
-
-Account = FleetAccount
-"""The old name of `FleetAccount`."""
+__all__ = ["Fleet", "FleetAccount", "FleetRun", "FleetStatus", "Quota", "Worker"]

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-from collections import deque
+from bisect import insort
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from operator import itemgetter
 from typing import Any
 
 from glidepath.engines.dbos.contain import FREED, QUEUED, needed
 from glidepath.sessions.postgres_pool import explained
 
-Queue = deque["asyncio.Future[None]"]
+Turn = tuple[float, "asyncio.Future[None]"]
+Whose = tuple[str | None, bool]
+"""A tenant, and whether its runs have yet to start: those have their own queue."""
 
 
 class Bell:
@@ -23,7 +26,7 @@ class Bell:
         self._line: Any = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._lock = asyncio.Lock()
-        self._queues: dict[str | None, Queue] = {}
+        self._queues: dict[Whose, list[Turn]] = {}
         self.on_queued: Callable[[], None] | None = None
 
     @property
@@ -57,27 +60,30 @@ class Bell:
         if self.on_queued is not None:
             self.on_queued()
 
-    def ring(self, whose: str | None) -> None:
+    def ring(self, whose: Whose) -> None:
         """Let the first waiter for a budget of this tenant ask again."""
         queue = self._queues.get(whose)
         while queue:
-            turn = queue.popleft()
+            _, turn = queue.pop(0)
             if not turn.done():
                 turn.set_result(None)
                 break
 
     @contextmanager
-    def turn(self, whose: str | None) -> Iterator[asyncio.Future[None]]:
-        """A place in a tenant's queue, done once something was given back. Take it, ask, and only then wait."""
+    def turn(self, whose: Whose, since: float) -> Iterator[asyncio.Future[None]]:
+        """A place in a tenant's queue, done once something was given back. Take it, ask, and only then wait.
+
+        It is behind all who have waited since before `since`.
+        """
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        queue = self._queues.setdefault(whose, deque())
-        queue.append(turn)
+        queue, place = self._queues.setdefault(whose, []), (since, turn)
+        insort(queue, place, key=itemgetter(0))
         try:
             yield turn
         finally:
             turn.cancel()
             with suppress(ValueError):
-                queue.remove(turn)
+                queue.remove(place)
             if not queue and self._queues.get(whose) is queue:
                 del self._queues[whose]
 

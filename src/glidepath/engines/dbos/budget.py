@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import suppress
+from math import inf
 from typing import TYPE_CHECKING, Any
 
 from glidepath._wire import replace
@@ -100,16 +101,18 @@ class FleetBudget(Budget):
                     tool_calls=root.tool_calls,
                     descendants=root.descendants,
                 )
-            if has_room(self.meter, asked) or await self._granted(asked, least, patient=patient):
+                root.disputed = run.meter.disputed
+            starting = around is not None
+            if has_room(self.meter, asked) or await self._granted(asked, least, patient=patient, starting=starting):
                 self.refused = None
         except StoreError as error:
             raise store_failed(error) from error
 
-    async def _granted(self, asked: Amount, least: Amount, *, patient: bool) -> bool:
+    async def _granted(self, asked: Amount, least: Amount, *, patient: bool, starting: bool) -> bool:
         """Draw, and wait if others may give something back; False if refused, with the cause in `refused`."""
-        drawn = await self._draw(asked, least, waiting=False)
+        drawn = await self._draw(asked, least, waiting=False, starting=starting)
         if drawn.verdict == "wait" and patient:
-            drawn = await self._waited(asked, least)
+            drawn = await self._waited(asked, least, starting=starting)
         if drawn.verdict == "refused":
             self.refused = _cause(drawn)
         elif drawn.verdict == "wait" and patient:
@@ -120,25 +123,31 @@ class FleetBudget(Budget):
             return True
         return False
 
-    async def _waited(self, asked: Amount, least: Amount) -> Grant:
-        """Ask again whenever something is given back, and every few seconds in case a notification is lost."""
+    async def _waited(self, asked: Amount, least: Amount, *, starting: bool) -> Grant:
+        """Ask again whenever something is given back, and every few seconds in case a notification is lost.
+
+        A start waits until it is granted or refused; `start_timeout`, the deadline and a cancellation end the wait.
+        """
         bell, now = self.ledger.bell, asyncio.get_running_loop().time
+        longest = inf if starting else LONGEST
         since = now()
         while True:
             with suppress(StoreError):  # without a bell, it asks every few seconds
                 await bell.listen()
-            with bell.turn(self._tenant) as turn:
-                drawn = await self._draw(asked, least, waiting=True)
-                over = drawn.verdict != "wait" or now() - since >= LONGEST
+            # A start keeps its place, as the ledger does. A call goes behind the others: one of them may be smaller.
+            with bell.turn((self._tenant, starting), since if starting else now()) as turn:
+                drawn = await self._draw(asked, least, waiting=True, starting=starting)
+                over = drawn.verdict != "wait" or now() - since >= longest
                 if not over:
-                    await asyncio.wait([turn], timeout=min(LOOK, PATIENCE, LONGEST))
+                    await asyncio.wait([turn], timeout=min(LOOK, PATIENCE, longest))
             if over:
-                bell.ring(self._tenant)  # there may be room for the next one, too
+                for whose in ((self._tenant, False), (self._tenant, True)):
+                    bell.ring(whose)  # there may be room for the next one, too
                 return drawn
             if now() - since >= PATIENCE:
                 await self.ledger.write_off(PATIENCE)
 
-    async def _draw(self, asked: Amount, least: Amount, *, waiting: bool) -> Grant:
+    async def _draw(self, asked: Amount, least: Amount, *, waiting: bool, starting: bool) -> Grant:
         root = self.meter
         leg: Any = self.leg
         # While a run waits, its pledged first call counts like its landing: others cannot get it.
@@ -152,6 +161,7 @@ class FleetBudget(Budget):
             asked=asked,
             least=least,
             spare=Amount(SPARE * max(0, asked.tokens), SPARE * max(0, asked.money)),
+            starting=starting,
         )
         self.draws += 1
         if drawn.verdict == "fenced":

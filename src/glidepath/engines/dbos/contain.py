@@ -18,7 +18,7 @@ WORKFLOW = "glidepath_run"
 QUEUE = "glidepath."  # and the agent's name
 
 LAYOUT = 1  # the version of the fleet's tables
-PARTS = 5  # the version of what an older release tolerates: functions with the same signature, extra tables
+PARTS = 6  # the version of what an older release tolerates: functions with the same signature, extra tables
 FREED = "glidepath_freed"  # the channel for: a budget has room again
 QUEUED = "glidepath_queued"  # the channel for: a run was queued
 FLEET = "fleet"  # the name of the budget of all

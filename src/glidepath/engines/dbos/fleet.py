@@ -273,8 +273,7 @@ class Fleet:
         self, agent: str, tenant: str | None, tasks: Mapping[str, str], about: Mapping[str, Any]
     ) -> None:
         """Admit and queue the runs, by session: one transaction, so a run is counted exactly when it is queued."""
-        more = [about] if about else []  # older workers accept only three arguments
-        given = {session: [session, agent, task, *more] for session, task in tasks.items()}
+        given = {session: [session, agent, task, about] for session, task in tasks.items()}
         shown = [task[:_SHOWN].replace("\x00", " ") for task in tasks.values()]
         digests = [hashlib.sha256(task.encode()).hexdigest() for task in tasks.values()]
 

@@ -4,7 +4,9 @@
 -- spending can never be above `max_*`. `firm` is the part of it that will not come back: spent, or kept for a landing.
 -- Rows are locked in the order of a line, from the fleet down to the day of a tenant: two draws never deadlock.
 --
--- A run that must wait for a budget is in `glidepath_waiting`, and is notified when something is given back.
+-- A run that must wait for a budget is in `glidepath_waiting`, and is notified when something is given back. One that has
+-- yet to start keeps nothing, so it also waits for what others keep for their landings, in order of arrival: a start that
+-- would fit waits behind an earlier one that is short of the same budget (`tight`).
 -- `fleet_ledger.py` fills in @LAYOUT, @PARTS and @FREED.
 
 CREATE TABLE IF NOT EXISTS glidepath_fleet_layout(version int NOT NULL);
@@ -30,6 +32,10 @@ CREATE TABLE IF NOT EXISTS glidepath_rates(
 CREATE TABLE IF NOT EXISTS glidepath_workers(
   id text PRIMARY KEY, expires float8 NOT NULL, started float8 NOT NULL, agents text[] NOT NULL) WITH (fillfactor = 50);
 CREATE TABLE IF NOT EXISTS glidepath_waiting(session text PRIMARY KEY, since float8 NOT NULL);
+ALTER TABLE glidepath_waiting ADD COLUMN IF NOT EXISTS starting boolean NOT NULL DEFAULT false,
+  ADD COLUMN IF NOT EXISTS tight text;
+ALTER TABLE glidepath_fleet_runs ADD COLUMN IF NOT EXISTS spent_tokens bigint NOT NULL DEFAULT 0,
+  ADD COLUMN IF NOT EXISTS spent_money bigint NOT NULL DEFAULT 0;
 CREATE INDEX IF NOT EXISTS glidepath_fleet_runs_odd ON glidepath_fleet_runs(outcome)
   WHERE outcome IN ('failed', 'paused');
 CREATE TABLE IF NOT EXISTS glidepath_fleet_parts(version int NOT NULL);
@@ -91,12 +97,24 @@ CREATE OR REPLACE FUNCTION glidepath_held(p_tenant text) RETURNS text LANGUAGE s
   WHERE released IS NULL AND (scope = 'fleet' OR name = p_tenant) ORDER BY scope LIMIT 1
 $$;
 
+-- What live runs keep of a budget for their landings: it comes back when they end. Not of those that wait themselves, nor
+-- of those that no worker has touched for half a minute.
+CREATE OR REPLACE FUNCTION glidepath_kept(p_name text, p_session text, OUT tokens bigint, OUT money bigint)
+LANGUAGE sql STABLE AS $$
+  SELECT coalesce(sum(greatest(0, f.firm_tokens - f.spent_tokens)), 0)::bigint,
+    coalesce(sum(greatest(0, f.firm_money - f.spent_money)), 0)::bigint
+  FROM glidepath_fleet_runs f JOIN glidepath_sessions s ON s.id = f.session
+  WHERE f.outcome IS NULL AND p_name = ANY(f.line) AND f.session <> p_session
+    AND greatest(s.expires, s.updated) >= extract(epoch FROM clock_timestamp())::float8 - 30
+    AND NOT EXISTS (SELECT 1 FROM glidepath_waiting w WHERE w.session = f.session)
+$$;
+
 CREATE OR REPLACE FUNCTION glidepath_admit(
   p_session text, p_agent text, p_tenant text, p_task text, p_digest text, p_at timestamptz)
 RETURNS text LANGUAGE plpgsql AS $$
 DECLARE
   line text[]; b glidepath_budgets; n text; now_ float8 := extract(epoch FROM clock_timestamp())::float8; same boolean;
-  held text;
+  held text; kept record;
 BEGIN
   SELECT (agent, coalesce(tenant, ''), digest) = (p_agent, coalesce(p_tenant, ''), p_digest) INTO same
     FROM glidepath_fleet_runs WHERE session = p_session;
@@ -109,6 +127,10 @@ BEGIN
     SELECT * INTO b FROM glidepath_budgets WHERE name = n FOR UPDATE;
     IF b.runs >= b.max_runs THEN
       RETURN n || CASE b.max_runs WHEN 1 THEN ': its only run is used' ELSE ': all ' || b.max_runs || ' runs are used' END;
+    END IF;
+    IF b.firm_tokens >= b.max_tokens OR b.firm_money >= b.max_money THEN  -- what comes back is not used
+      SELECT * INTO kept FROM glidepath_kept(n, p_session);
+      b.firm_tokens := b.firm_tokens - kept.tokens; b.firm_money := b.firm_money - kept.money;
     END IF;
     IF b.firm_tokens >= b.max_tokens THEN RETURN n || ': all ' || b.max_tokens || ' tokens are used'; END IF;
     IF b.firm_money >= b.max_money THEN
@@ -134,11 +156,12 @@ LANGUAGE sql AS $$
 $$;
 
 -- asked: what the next call may cost; least: the smallest useful call; landing, flight: kept back, and in flight now
-CREATE OR REPLACE FUNCTION glidepath_draw(
+-- starting: the run has yet to start, so it also waits for the landings of others, and for its turn
+CREATE OR REPLACE FUNCTION glidepath_draw_as(
   p_session text, p_leg bigint, p_at timestamptz, p_spent_tokens bigint, p_spent_money bigint,
   p_landing_tokens bigint, p_landing_money bigint, p_flight_tokens bigint, p_flight_money bigint,
   p_asked_tokens bigint, p_asked_money bigint, p_least_tokens bigint, p_least_money bigint,
-  p_spare_tokens bigint, p_spare_money bigint,
+  p_spare_tokens bigint, p_spare_money bigint, p_starting boolean,
   OUT verdict text, OUT tokens bigint, OUT money bigint, OUT ahead_tokens bigint, OUT ahead_money bigint,
   OUT tight text, OUT resource text, OUT most bigint, OUT used bigint)
 LANGUAGE plpgsql AS $$
@@ -147,6 +170,7 @@ DECLARE
   r glidepath_fleet_runs; b glidepath_budgets; n text; line_ text[];
   spent_t bigint; spent_m bigint; firm_t bigint; firm_m bigint; hold_t bigint; hold_m bigint;
   now_t bigint; now_m bigint; alone_t bigint; alone_m bigint; least_ok boolean; alone_least boolean; room bigint;
+  kept record; short text; since_ float8 := extract(epoch FROM clock_timestamp())::float8; waited boolean;
 BEGIN
   SELECT * INTO r FROM glidepath_fleet_runs f WHERE f.session = p_session FOR UPDATE;
   IF NOT FOUND OR r.leg <> p_leg THEN verdict := 'fenced'; RETURN; END IF;
@@ -167,6 +191,15 @@ BEGIN
   hold_t := firm_t + p_flight_tokens; hold_m := firm_m + p_flight_money;
   FOREACH n IN ARRAY line_ LOOP
     SELECT * INTO b FROM glidepath_budgets g WHERE g.name = n FOR UPDATE;
+    IF p_starting AND (b.max_tokens - b.firm_tokens + r.firm_tokens - hold_t < p_asked_tokens
+        OR b.max_money - b.firm_money + r.firm_money - hold_m < p_asked_money) THEN
+      SELECT * INTO kept FROM glidepath_kept(n, p_session);
+      b.firm_tokens := b.firm_tokens - kept.tokens; b.firm_money := b.firm_money - kept.money;
+    END IF;
+    IF b.max_tokens - b.tokens + r.tokens - hold_t < p_asked_tokens
+        OR b.max_money - b.money + r.money - hold_m < p_asked_money THEN
+      short := coalesce(short, n);
+    END IF;
     IF b.max_tokens IS NOT NULL THEN
       now_t := least(now_t, b.max_tokens - b.tokens + r.tokens - hold_t);
       room := b.max_tokens - b.firm_tokens + r.firm_tokens - hold_t;
@@ -204,10 +237,22 @@ BEGIN
   ELSE
     verdict := 'refused';
   END IF;
+  IF p_starting AND verdict = 'granted' THEN
+    SELECT coalesce(min(w.since), since_) INTO since_ FROM glidepath_waiting w WHERE w.session = p_session;
+    SELECT w.tight INTO short FROM glidepath_waiting w
+      JOIN glidepath_fleet_runs f ON f.session = w.session AND f.outcome IS NULL
+      JOIN glidepath_workers k ON k.id = f.worker AND k.expires >= extract(epoch FROM clock_timestamp())::float8
+      WHERE w.starting AND w.tight = ANY(line_) AND w.session <> p_session
+        AND (w.since, w.session) < (since_, p_session) ORDER BY w.since LIMIT 1;
+    IF FOUND THEN verdict := 'wait'; END IF;
+  END IF;
   IF verdict = 'wait' THEN
-    INSERT INTO glidepath_waiting VALUES(p_session, extract(epoch FROM clock_timestamp())::float8)
-      ON CONFLICT DO NOTHING;
+    INSERT INTO glidepath_waiting AS w VALUES(p_session, since_, p_starting, short)
+      ON CONFLICT (session) DO UPDATE SET starting = p_starting, tight = excluded.tight;
+    waited := false;
   ELSE
+    DELETE FROM glidepath_waiting w WHERE w.session = p_session AND w.starting;
+    waited := FOUND;
     DELETE FROM glidepath_waiting w WHERE w.session = p_session;
   END IF;
   IF verdict <> 'granted' THEN  -- whoever waits holds nothing that it does not need
@@ -221,15 +266,30 @@ BEGIN
       firm_tokens = g.firm_tokens + firm_t - r.firm_tokens, firm_money = g.firm_money + firm_m - r.firm_money
     WHERE g.name = n;
   END LOOP;
-  IF (tokens < r.tokens OR money < r.money OR firm_t < r.firm_tokens OR firm_m < r.firm_money) THEN
+  IF waited OR tokens < r.tokens OR money < r.money OR firm_t < r.firm_tokens OR firm_m < r.firm_money THEN
     PERFORM glidepath_tell();
   END IF;
   UPDATE glidepath_fleet_runs f SET line = line_, base_tokens = r.base_tokens, base_money = r.base_money,
-    tokens = glidepath_draw.tokens, money = glidepath_draw.money, firm_tokens = firm_t, firm_money = firm_m
+    tokens = glidepath_draw_as.tokens, money = glidepath_draw_as.money, firm_tokens = firm_t, firm_money = firm_m,
+    spent_tokens = spent_t, spent_money = spent_m
   WHERE f.session = p_session;
   ahead_tokens := greatest(0, alone_t + hold_t - tokens); ahead_money := greatest(0, alone_m + hold_m - money);
   tokens := tokens + r.base_tokens; money := money + r.base_money;
 END $$;
+
+-- Workers of earlier releases call this one.
+CREATE OR REPLACE FUNCTION glidepath_draw(
+  p_session text, p_leg bigint, p_at timestamptz, p_spent_tokens bigint, p_spent_money bigint,
+  p_landing_tokens bigint, p_landing_money bigint, p_flight_tokens bigint, p_flight_money bigint,
+  p_asked_tokens bigint, p_asked_money bigint, p_least_tokens bigint, p_least_money bigint,
+  p_spare_tokens bigint, p_spare_money bigint,
+  OUT verdict text, OUT tokens bigint, OUT money bigint, OUT ahead_tokens bigint, OUT ahead_money bigint,
+  OUT tight text, OUT resource text, OUT most bigint, OUT used bigint)
+LANGUAGE sql AS $$
+  SELECT * FROM glidepath_draw_as(p_session, p_leg, p_at, p_spent_tokens, p_spent_money, p_landing_tokens,
+    p_landing_money, p_flight_tokens, p_flight_money, p_asked_tokens, p_asked_money, p_least_tokens, p_least_money,
+    p_spare_tokens, p_spare_money, false)
+$$;
 
 CREATE OR REPLACE FUNCTION glidepath_close(
   p_session text, p_leg bigint, p_spent_tokens bigint, p_spent_money bigint, p_outcome text, p_error text)
@@ -248,7 +308,7 @@ BEGIN
     WHERE name = n;
   END LOOP;
   UPDATE glidepath_fleet_runs SET tokens = spent_t, money = spent_m, firm_tokens = spent_t, firm_money = spent_m,
-    outcome = p_outcome, error = p_error,
+    spent_tokens = spent_t, spent_money = spent_m, outcome = p_outcome, error = p_error,
     ended = CASE WHEN p_outcome IS NULL THEN NULL ELSE extract(epoch FROM clock_timestamp())::float8 END
   WHERE session = p_session;
   IF r.line <> '{}' THEN PERFORM glidepath_tell(); END IF;
@@ -274,7 +334,7 @@ BEGIN
     UPDATE glidepath_budgets SET firm_tokens = firm_tokens + r.tokens - r.firm_tokens,
       firm_money = firm_money + r.money - r.firm_money WHERE name = n;
   END LOOP;
-  UPDATE glidepath_fleet_runs SET firm_tokens = tokens, firm_money = money,
+  UPDATE glidepath_fleet_runs SET firm_tokens = tokens, firm_money = money, spent_tokens = tokens, spent_money = money,
     outcome = CASE WHEN p_error IS NOT NULL THEN 'failed' END, error = p_error,
     ended = CASE WHEN p_error IS NOT NULL THEN now_ END WHERE session = r.session;
   PERFORM glidepath_tell();

@@ -318,13 +318,17 @@ class FleetLedger:
         asked: Amount,
         least: Amount,
         spare: Amount,
+        starting: bool = False,
     ) -> Grant:
-        """Take out what a call may cost, in every budget above the run or in none."""
+        """Take out what a call may cost, in every budget above the run or in none.
+
+        `starting`: the run has yet to start, so it may wait for what others keep for their landings.
+        """
         parts = [part for one in (spent, landing, flight, asked, least, spare) for part in (one.tokens, one.money)]
-        query = "SELECT * FROM glidepath_draw($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15)"
+        query = "SELECT * FROM glidepath_draw_as($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16)"
 
         async def work(connection: PostgresConnection) -> Any:
-            return await connection.fetchrow(query, session, leg, self._now(), *parts)
+            return await connection.fetchrow(query, session, leg, self._now(), *parts, starting)
 
         row = await self._do(work)
         return Grant(**{name: value for name, value in row.items() if value is not None})
