@@ -145,6 +145,34 @@ def test_typed_words_are_never_an_approval(tmp_path, words):
 
 
 @pytest.mark.process
+@pytest.mark.parametrize("word", ["yes", "Yes", "ok", "approve", "always"])
+def test_a_word_that_means_yes_asks_for_the_key(tmp_path, word):
+    """It neither approves nor refuses: the question says which key does, and is asked again."""
+    with Person(tmp_path, ["touch PWNED"]) as person:
+        person.until("allow it?")
+        person.type(f"{word}\n")
+        told = person.until("allow it?")
+        assert f"words never approve a call: press {'a' if word == 'always' else 'y'}, then Enter." in told
+        time.sleep(0.3)
+        assert not (tmp_path / "PWNED").exists()
+        person.type("y\n")
+        person.until("all done")
+    assert (tmp_path / "PWNED").exists()
+
+
+@pytest.mark.process
+def test_a_word_is_no_second_yes_to_always_either(tmp_path):
+    with Person(tmp_path, ["git status -s"]) as person:
+        person.until("allow it?")
+        person.type("a\n")
+        person.until("always?")
+        person.type("yes\n")
+        assert "Not allowed for good." in person.until("allow it?")
+        person.type("n")
+        person.until("all done")
+
+
+@pytest.mark.process
 def test_always_needs_a_second_answer_and_covers_what_was_shown(tmp_path):
     commands = ["git status -s", "git status src -s", "git status --porcelain", "git status -s; touch PWNED"]
     with Person(tmp_path, commands) as person:
@@ -172,6 +200,11 @@ def test_in_the_chat_no_answer_counts_before_the_question_can_have_been_read(tmp
         terminal.type("y", "Enter")
         terminal.until("allow it?")
         assert not (tmp_path / "PWNED").exists()
+        time.sleep(READ)
+        terminal.type("yes", "Enter")
+        terminal.until("words never approve a call: press y")
+        assert not (tmp_path / "PWNED").exists()
+        time.sleep(READ)
         terminal.type("you must not", "Enter")
         terminal.until("The model is told why: you must not")
     assert not (tmp_path / "PWNED").exists()

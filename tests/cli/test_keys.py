@@ -75,6 +75,15 @@ def test_an_empty_ring_says_how_to_make_a_key(tmp_path):
     assert "glidepath keys add" in listed.err
 
 
+@pytest.mark.parametrize("words", [("list",), ("list", "--json"), ("revoke", "web")])
+@pytest.mark.parametrize("store", [(), STORE])
+def test_looking_for_keys_where_there_are_none_makes_nothing(tmp_path, words, store):
+    before = set(tmp_path.rglob("*"))
+    done = glidepath("keys", *words, *store, folder=tmp_path)
+    assert done.code == (2 if words[0] == "revoke" else 0)
+    assert not [path for path in tmp_path.rglob("*") if path not in before and "-events" in path.name]
+
+
 def test_keys_are_of_the_servers_own_store_unless_another_is_named(tmp_path):
     assert glidepath("keys", "add", "web", "--role", "run", folder=tmp_path).code == 0
     (file,) = tmp_path.rglob("access-keys.journal")

@@ -34,7 +34,8 @@ class LiveServer:
     def start(self):
         command = [sys.executable, "-m", "glidepath", "serve", "--agent", self.agent, "--port", str(self.port)]
         command += ["--no-browser", *self.flags]
-        environ = {**os.environ, "PYTHONPATH": str(HERE), "GLIDEPATH_SERVE_TOKEN": TOKEN}
+        path = os.pathsep.join([str(HERE), *filter(None, [os.environ.get("PYTHONPATH")])])
+        environ = {**os.environ, "PYTHONPATH": path, "GLIDEPATH_SERVE_TOKEN": TOKEN}
         log = (self.folder / "server.log").open("ab")
         self.process = subprocess.Popen(command, cwd=self.folder, env=environ, stdout=log, stderr=log)
         log.close()

@@ -6,6 +6,7 @@ import hashlib
 import io
 import json
 import re
+import stat
 import sys
 
 import pytest
@@ -123,6 +124,7 @@ def test_deck_export_writes_a_file_and_says_what_is_missing(tmp_path, monkeypatc
     monkeypatch.setattr(exported_page, "__defaults__", (tmp_path,))
     assert command(["deck", "export", "mine", "out.html", "--store", "sqlite:store"], world) == 0
     assert '"run_id"' in (tmp_path / "out.html").read_text()
+    assert stat.S_IMODE((tmp_path / "out.html").stat().st_mode) == 0o600, "a whole transcript is its owner's"
     named = World(
         stderr=io.StringIO(), stdout=io.StringIO(), folder=tmp_path, environ={"GLIDEPATH_STORE": "sqlite:store"}
     )

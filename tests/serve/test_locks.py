@@ -3,6 +3,7 @@
 import asyncio
 import stat
 import time
+from contextlib import AsyncExitStack, contextmanager
 
 import pytest
 
@@ -21,6 +22,7 @@ from glidepath.serve.locks import (
     make_key,
 )
 from glidepath.serve.locks.kept_keys import FileKeys
+from glidepath.serve.locks.start_counts import MemoryStarts
 from glidepath.sessions import MemoryStore, SqliteStore
 from glidepath.testing import ScriptedModel, call, say
 
@@ -425,7 +427,7 @@ def test_a_key_starts_no_more_than_its_rate():
     async def main():
         async with serving(agent(), keys=ring) as client:
             now = [0.0]
-            client.hub.allowance._clock = lambda: now[0]
+            client.hub.allowance._starts.clock = lambda: now[0]
             body = {"agent": "helper", "prompt": "x"}
             codes = [(await client.post("/api/runs", json=body, headers=bearer(secret["web"]))) for _ in range(3)]
             assert [one.status_code for one in codes] == [201, 201, 429]
@@ -434,6 +436,82 @@ def test_a_key_starts_no_more_than_its_rate():
             assert (await client.post("/api/runs", json=body, headers=bearer(secret["web"]))).status_code == 201
 
     asyncio.run(main())
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
+def test_a_rate_holds_across_servers_on_one_store(kind, tmp_path):
+    from tests.engines.kit import fresh_database
+
+    from glidepath.sessions import PostgresStore
+
+    ring, secret = keyed(("web", "run"), web={"starts": 5, "every": 3600.0})
+    address = fresh_database() if kind == "postgresql" else None
+    body = {"agent": "helper", "prompt": "x"}
+
+    def store():
+        return PostgresStore(address) if address else SqliteStore(tmp_path / "s.db")
+
+    async def main():
+        async with AsyncExitStack() as stack:
+            servers = [await stack.enter_async_context(serving(agent(), store=store(), keys=ring)) for _ in range(3)]
+            ask = [one.post("/api/runs", json=body, headers=bearer(secret["web"])) for one in servers * 4]
+            answers = await asyncio.gather(*ask)
+            assert sorted(one.status_code for one in answers) == [201] * 5 + [429] * 7
+            assert {code(one)[1] for one in answers if one.status_code == 429} == {"key_rate"}
+            assert all(int(one.headers["retry-after"]) > 3500 for one in answers if one.status_code == 429)
+        async with serving(agent(), store=store(), keys=ring) as client:  # the next process counts on
+            answer = await client.post("/api/runs", json=body, headers=bearer(secret["web"]))
+            assert code(answer) == (429, "key_rate")
+            assert (await client.post("/api/runs", json=body)).status_code == 201  # the operator has no rate
+
+    asyncio.run(main())
+
+
+def test_starts_that_cannot_be_counted_are_not_made(tmp_path):
+    ring, secret = keyed(("web", "run"), ("free", "run"), web={"starts": 5})
+
+    async def main():
+        store = SqliteStore(tmp_path / "s.db")
+        async with serving(agent(), store=store, keys=ring) as client:
+            body = {"agent": "helper", "prompt": "x"}
+            assert (await client.post("/api/runs", json=body, headers=bearer(secret["web"]))).status_code == 201
+            with patched(store, "transact", StoreError("the disk is gone", kind="unavailable")):
+                answer = await client.post("/api/runs", json=body, headers=bearer(secret["web"]))
+                assert code(answer) == (503, "store_unavailable")
+                assert (await client.post("/api/runs", json=body, headers=bearer(secret["free"]))).status_code == 201
+        await store.close()
+
+    asyncio.run(main())
+
+
+@contextmanager
+def patched(thing, name, error):
+    """A method that fails."""
+
+    async def fail(*_):
+        raise error
+
+    setattr(thing, name, fail)
+    try:
+        yield
+    finally:
+        delattr(thing, name)
+
+
+@pytest.mark.parametrize(("starts", "moments", "begun"), [
+    (2, [0, 1, 2, 59, 60, 61, 62], [True, True, False, False, True, True, False]),
+    (1, [0, 59.9, 60, 119.9, 120], [True, False, True, False, True]),
+    (2, [100, 101, 0, 1], [True, True, True, True]),  # the clock was set back: the future does not count
+])  # fmt: skip
+def test_no_window_has_more_starts_than_the_rate(starts, moments, begun):
+    _, key = make_key("web", "run", starts=starts)
+    now = iter(moments)
+    counts = MemoryStarts(lambda: next(now))
+
+    async def main():
+        return [await counts.count(key) is None for _ in moments]
+
+    assert asyncio.run(main()) == begun
 
 
 def test_what_a_key_spends_holds_across_servers(tmp_path):

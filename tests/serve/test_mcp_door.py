@@ -74,6 +74,32 @@ async def test_a_call_is_a_run_of_the_server_in_the_name_of_its_key():
         assert set(card["tags"]) == {"key:editor", "tenant:acme"}
 
 
+@flown
+async def test_a_key_is_shown_its_own_agents_and_no_other():
+    secret, key = make_key("web", "run", agents=("help desk",))
+    agents = agent(name="help desk"), agent(name="payer"), agent(name="vault")
+    async with listening(*agents, keys=MemoryKeys([key])) as client:
+        for who, seen in ((secret, ["help_desk"]), (TOKEN, ["help_desk", "payer", "vault"])):
+            listed = await asked(client, who, "tools/list")
+            assert [one["name"] for one in listed["tools"]] == seen
+
+
+async def asked(client, secret, method, **params):
+    """The answer to one request in an MCP session of its own."""
+    headers = {**HEAD, "authorization": f"Bearer {secret}"}
+    began = await client.post("/mcp", json=INIT, headers=headers)
+    headers["mcp-session-id"] = began.headers["mcp-session-id"]
+    await client.post("/mcp", json={"jsonrpc": "2.0", "method": "notifications/initialized"}, headers=headers)
+    ask = {"jsonrpc": "2.0", "id": 2, "method": method, "params": params}
+    return answered(await client.post("/mcp", json=ask, headers=headers))
+
+
+def answered(response):
+    """The result in the one message of an event stream."""
+    (line,) = [line for line in response.text.splitlines() if line.startswith("data: {")]
+    return json.loads(line.removeprefix("data: "))["result"]
+
+
 @pytest.mark.parametrize("secret", ["x", "wrong-token-0123456789", "view-token-0123456789"])
 @flown
 async def test_nobody_calls_without_a_secret_that_may_start_runs(secret):
@@ -137,8 +163,9 @@ async def test_limits_go_down_and_never_up(asked, most):
 async def test_what_the_server_refuses_is_an_error_of_the_call():
     secret, key = make_key("editor", "run", agents=("other",))
     async with listening(agent(), agent(name="other"), keys=MemoryKeys([key])) as client:
-        result = await caller(client.mcp_url, secret, call("helper", task="go")).run("x")
-        assert "has no agent 'helper'" in answer_of(result)
+        refused = await asked(client, secret, "tools/call", name="helper", arguments={"task": "go"})
+        assert refused["isError"]
+        assert "has no agent 'helper'; it has other" in refused["content"][0]["text"]
         await client.post("/api/kill", json={"scope": "fleet", "active": True, "reason": "fire"})
         result = await caller(client.mcp_url, secret, call("other", task="go")).run("x")
         assert "the kill switch is thrown: fire" in answer_of(result)

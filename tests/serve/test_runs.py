@@ -95,6 +95,38 @@ def test_a_call_of_a_child_is_asked_about_once_and_decided_at_its_root(make_stor
     asyncio.run(main())
 
 
+@pytest.mark.parametrize("make_store", [lambda: None, MemoryStore], ids=["no store", "store"])
+@pytest.mark.parametrize("verb", ["decide", "resume"])
+def test_what_is_asked_of_a_childs_own_card_points_to_the_root(make_store, verb):
+    async def main():
+        clerk = agent(call("pay", amount=3), say("paid"), name="clerk")
+        head = agent(call("clerk", task="pay"), say("passed on"), name="head", tools=[clerk.as_tool("clerk", "Pays")])
+        lead = agent(
+            call("head", task="pay"), say("all done"), name="lead", tools=[head.as_tool("head", "Has a clerk")]
+        )
+        async with serving(lead, store=make_store()) as client:
+            root = await start(client, name="lead")
+            await events(client, root)
+            (waiting,) = (await client.get("/api/approvals")).json()["approvals"]
+            below = (await client.get(f"/api/runs/{root}")).json()["children"]
+            runs = {one["agent"]: one["run_id"] for one in below if one["state"] == "paused"}
+            for depth, run in ((1, runs["head"]), (2, runs["clerk"])):
+                own = waiting["id"].split("/", depth)[-1]
+                body = {"id": own, "decision": "approve"} if verb == "decide" else {"reason": "go on"}
+                answer = await client.post(f"/api/runs/{run}/{verb}", json=body)
+                assert code(answer) == (409, "decide_at_root")
+                said = answer.json()["error"]["message"]
+                assert f"POST /api/runs/{root}/decide" in said
+                assert verb == "resume" or f"id {waiting['id']!r}" in said
+            assert (await client.get(f"/api/runs/{root}")).json()["state"] == "paused"  # nothing has changed
+            assert (await client.get("/api/approvals")).json()["approvals"] == [waiting]
+            body = {"id": waiting["id"], "decision": "approve"}
+            assert (await client.post(f"/api/runs/{root}/decide", json=body)).status_code == 200
+            assert (await events(client, root))[-1][2]["result"]["outcome"] == "done"
+
+    asyncio.run(main())
+
+
 def test_a_stop_is_answered_with_what_happened(tmp_path):
     async def main():
         doors = Doors()

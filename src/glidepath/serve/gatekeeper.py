@@ -1,17 +1,20 @@
 """The ASGI application around all routes: admission, then the content type and the size of a body.
 
+What a key has open ends with the key, at whichever door: nothing more is sent then.
+
 Every answer leaves with headers that keep a browser from doing anything but showing our own page.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, MutableMapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, MutableMapping
 from typing import Any, TypeAlias
 
 from glidepath import _wire
 from glidepath.serve.caller_trace import in_trace_of_caller
 from glidepath.serve.locks import Doorkeeper
+from glidepath.serve.locks.key_watch import KeyWatch, OpenRequest
 from glidepath.serve.refusals import Refused
 
 Scope: TypeAlias = MutableMapping[str, Any]
@@ -45,6 +48,51 @@ _READ = ("GET", "HEAD")
 _PRIVATE = ("/api/", "/v1/", "/agui", "/mcp")
 
 
+class _Answer:
+    """What is sent back: with our own headers, and nothing more once the key of its reader is `void`."""
+
+    def __init__(self, send: Send, shared: tuple[tuple[bytes, bytes], ...]) -> None:
+        self._send = send
+        self._shared = shared
+        self.began = False
+        self.ended = False
+        self.void = False
+
+    async def __call__(self, message: MutableMapping[str, Any]) -> None:
+        """Send one message."""
+        if self.void:
+            return
+        if message["type"] == "http.response.start":
+            self.began = True
+            message["headers"] = _protected([*message.get("headers", ()), *self._shared])
+        elif not message.get("more_body", False):
+            self.ended = True
+        await self._send(message)
+
+    async def end(self, why: str) -> None:
+        """Tell a reader whose key is void, or end what it was sent so far."""
+        self.void = False
+        if not self.began:
+            await refuse(Refused(401, "key_void", f"{why}: ask the operator for another one"), self)
+        elif not self.ended:
+            await self({"type": "http.response.body", "body": b"", "more_body": False})
+
+
+async def _answer_while_good(request: OpenRequest, answer: _Answer, work: Coroutine[Any, Any, None]) -> None:
+    """Have a request answered for as long as its key is good."""
+    request.ending = lambda: setattr(answer, "void", True)
+    try:
+        await work
+    except asyncio.CancelledError:
+        task = asyncio.current_task()
+        if request.why is None or task is None or task.uncancel():
+            raise  # somebody else wants it to end
+    finally:
+        request.close()
+    if request.why is not None and answer.void:
+        await answer.end(request.why)
+
+
 class Gatekeeper:
     """The ASGI application around all routes."""
 
@@ -56,8 +104,10 @@ class Gatekeeper:
         max_body: int = MAX_BODY,
         body_seconds: float = BODY_SECONDS,
         prefix: str = "",
+        watch: KeyWatch | None = None,
     ) -> None:
         self.app = app
+        self._watch = watch
         self._prefix = prefix
         self._admission = admission
         self._max_body = max_body
@@ -72,42 +122,45 @@ class Gatekeeper:
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
-        began = False
         headers = _headers(scope)
-        shared = self._admission.shared_headers(headers)
-
-        async def sent(message: MutableMapping[str, Any]) -> None:
-            nonlocal began
-            if message["type"] == "http.response.start":
-                began = True
-                message["headers"] = _protected([*message.get("headers", ()), *shared])
-            await send(message)
-
+        answer = _Answer(send, self._admission.shared_headers(headers))
         try:
-            if sum([len(name) + len(value) for name, value in scope["headers"]]) > MAX_HEAD:
-                raise Refused(431, "large_headers", f"the headers may have {MAX_HEAD} bytes at most")
-            path = scope["path"].removeprefix(scope.get("root_path", ""))
-            bare = bool(self._prefix) and path == self._prefix
-            if self._prefix and (bare or path.startswith(f"{self._prefix}/")):
-                path = path.removeprefix(self._prefix) or "/"  # the proxy has left it on
-                scope = {**scope, "path": path, "root_path": ""}
-            admitted = await self._admission.admit(scope["method"], path, headers)
-            if admitted.visitor is not None:
-                scope.setdefault("state", {})["visitor"] = admitted.visitor
-            if admitted.preflight:
-                await send_empty(204, admitted.preflight, sent)
-            elif bare:
-                await redirect(f"{self._prefix}/", scope, sent)
-            elif scope["method"] in _READ or (scope["method"] == "DELETE" and not _has_body(headers)):
-                await self.app(scope, receive, sent)
-            else:
-                receive = await self._body(headers, receive)
-                with in_trace_of_caller(headers):
-                    await self.app(scope, receive, sent)
+            await self._answer(scope, headers, receive, answer)
         except Refused as refused:
-            if began:
+            if answer.began:
                 raise
-            await refuse(refused, sent)
+            await refuse(refused, answer)
+
+    async def _answer(self, scope: Scope, headers: Mapping[str, list[str]], receive: Receive, answer: _Answer) -> None:
+        """Admit a request and have it answered; raises `Refused`."""
+        if sum([len(name) + len(value) for name, value in scope["headers"]]) > MAX_HEAD:
+            raise Refused(431, "large_headers", f"the headers may have {MAX_HEAD} bytes at most")
+        path = scope["path"].removeprefix(scope.get("root_path", ""))
+        bare = bool(self._prefix) and path == self._prefix
+        if self._prefix and (bare or path.startswith(f"{self._prefix}/")):
+            path = path.removeprefix(self._prefix) or "/"  # the proxy has left it on
+            scope = {**scope, "path": path, "root_path": ""}
+        admitted = await self._admission.admit(scope["method"], path, headers)
+        visitor = admitted.visitor
+        if visitor is not None:
+            scope.setdefault("state", {})["visitor"] = visitor
+        if admitted.preflight:
+            await send_empty(204, admitted.preflight, answer)
+        elif bare:
+            await redirect(f"{self._prefix}/", scope, answer)
+        elif visitor is not None and visitor.key is not None and self._watch is not None:
+            with self._watch.opened(visitor.key) as request:
+                await _answer_while_good(request, answer, self._pass_on(scope, headers, request.heard(receive), answer))
+        else:
+            await self._pass_on(scope, headers, receive, answer)
+
+    async def _pass_on(self, scope: Scope, headers: Mapping[str, list[str]], receive: Receive, send: Send) -> None:
+        if scope["method"] in _READ or (scope["method"] == "DELETE" and not _has_body(headers)):
+            await self.app(scope, receive, send)
+            return
+        receive = await self._body(headers, receive)
+        with in_trace_of_caller(headers):
+            await self.app(scope, receive, send)
 
     async def _body(self, headers: Mapping[str, list[str]], receive: Receive) -> Receive:
         """Read the whole body, bounded in size and time, and hand it on as one message."""

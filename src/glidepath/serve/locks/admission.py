@@ -55,6 +55,7 @@ class Doorkeeper:
         origins: frozenset[str] = frozenset(),
         open_paths: frozenset[str] = frozenset(),
         unlock: frozenset[str] = frozenset(),
+        mark: str = MARK,
     ) -> None:
         self._tokens = [(secret.encode(), visitor) for secret, visitor in tokens.items()]
         self._hosts = hosts
@@ -63,6 +64,7 @@ class Doorkeeper:
         self._is_private = is_private
         self._open = open_paths
         self._unlock = unlock
+        self._mark = mark  # how a secret begins that is looked for among the keys
 
     async def admit(self, method: str, path: str, headers: Mapping[str, list[str]]) -> Admitted:
         """Let a request in, or raise `Refused`. Without a secret only the files of the page are served."""
@@ -124,7 +126,7 @@ class Doorkeeper:
         if scheme.lower() == "bearer":
             if found is not None:
                 return found
-            if secret.startswith(MARK) and self._keys is not None:
+            if secret.startswith(self._mark) and self._keys is not None:
                 return await self._holder(secret)
         raise Refused(401, "unauthorized", "send the server's token: Authorization: Bearer TOKEN")
 

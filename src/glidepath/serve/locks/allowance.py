@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import math
-import time
-from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from fnmatch import fnmatchcase
 
 from glidepath.agent import Budget, Limits
-from glidepath.errors import ConfigurationError
+from glidepath.errors import ConfigurationError, StoreError
 from glidepath.plurals import how_many
 from glidepath.serve.locks.keys import AccessKey
+from glidepath.serve.locks.start_counts import StartCounts, starts_for
 from glidepath.serve.locks.visitor import Visitor
 from glidepath.serve.refusals import Refused
 from glidepath.spi.ports import offers
@@ -23,10 +22,9 @@ __all__ = ["Allowance", "wallet_of_key"]
 class Allowance:
     """Looks after the keys of one server: agents, models and rate before a start, and the wallet of each key."""
 
-    def __init__(self, store: object, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, store: object, starts: StartCounts | None = None) -> None:
         self._store = store
-        self._clock = clock
-        self._starts: dict[str, deque[float]] = {}
+        self._starts = starts_for(store) if starts is None else starts
         self._budgets: dict[str, Budget] = {}
 
     def check(self, who: Visitor, agent: str, models: Sequence[str]) -> None:
@@ -44,23 +42,22 @@ class Allowance:
         """True when this caller knows of an agent."""
         return who.key is None or not who.key.agents or agent in who.key.agents
 
-    def count_start(self, who: Visitor) -> None:
-        """Count a start; raises `Refused` when there were too many. Each process counts its own."""
+    async def count_start(self, who: Visitor) -> None:
+        """Count a start; raises `Refused` when there were too many, in all processes on the store together."""
         key = who.key
         if key is None or key.starts is None:
             return
-        now, begun = self._clock(), self._starts.setdefault(key.name, deque())
-        while begun and begun[0] <= now - key.every:
-            begun.popleft()
-        if len(begun) >= key.starts:
-            wait = max(1, math.ceil(begun[0] + key.every - now))
+        try:
+            wait = await self._starts.count(key)
+        except StoreError as error:  # a rate that cannot be counted would be none
+            raise Refused(503, "store_unavailable", str(error), 1) from None
+        if wait is not None:
             raise Refused(
                 429,
                 "key_rate",
                 f"key {key.name} may start {how_many(key.starts, 'run')} in {key.every:g} seconds",
-                wait,
+                max(1, math.ceil(wait)),
             )
-        begun.append(now)
 
     def budget(self, key: AccessKey | None) -> Budget | None:
         """The wallet of a key, which all processes on the store share; None when its spending is not limited."""

@@ -59,6 +59,8 @@ class FileKeys:
 
     async def revoke(self, name: str) -> AccessKey:
         """Never let it in again."""
+        self._read()
+        revoked(self._named.get(name), name)  # raises for a name that nobody has, before a file is made for it
         return self._write(lambda named: revoked(named.get(name), name))
 
     def _read(self) -> None:
