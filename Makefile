@@ -4,6 +4,7 @@ PEERS ?= build/peers
 JOBS ?= 3 # tests wait about a third of their time: one more than the cores of the smallest machine
 VENV ?= .venv
 BIN := $(VENV)/bin
+SLICE := claude-code codex langgraph openai-agents # real agents that `make test` runs behind the gate
 KERNEL := tests/test_guarantees.py $(addprefix tests/, constraints guards landing ledger loop outcome run tools)
 DECK := deck/index.html deck/package-lock.json deck/vite.config.ts $(shell find deck/src deck/public -type f)
 PIP := $(BIN)/python -m pip --disable-pip-version-check
@@ -42,6 +43,7 @@ src/glidepath/serve/static/index.html: $(DECK)
 
 test: venv lint ## lint, then the whole suite under coverage, then the coverage bars
 	@sh scripts/install_test_programs.sh
+	@$(BIN)/python bench/gate/agents.py install $(SLICE) >/dev/null || echo "not every agent could be installed: tests are skipped"
 	@if command -v npm >/dev/null 2>&1; then $(MAKE) --no-print-directory deck-build || echo "the flight deck could not be built: its tests are skipped"; fi
 	@mkdir -p build
 	@$(BIN)/python -m compileall -q src
@@ -83,7 +85,8 @@ bench-peers: venv ## the same for other frameworks, each in its own environment 
 	$(BIN)/python bench/matrix/run.py --cache $(PEERS) --out bench/results/matrix.json
 	$(BIN)/python bench/report.py
 
-campaign: venv ## the long property and crash campaigns, BFCL and AgentDojo (needs a package index)
+campaign: venv ## the long property and crash campaigns, BFCL, AgentDojo, all real agents (needs a package index and npm)
+	@$(BIN)/python bench/gate/agents.py install || echo "not every agent could be installed: tests are skipped"
 	GLIDEPATH_CAMPAIGN=1 $(BIN)/python -m pytest -n $(JOBS) -m slow
 
 docs: .venv-docs/.stamp ## build the documentation site into build/site; open build/site/index.html
@@ -100,6 +103,7 @@ constraints: ## pin everything again (needs uv)
 	$(COMPILE) --no-strip-extras pyproject.toml --extra dev -c requirements/constraints.txt -o requirements/dev.txt
 	$(COMPILE) --no-strip-extras pyproject.toml --extra all -c requirements/constraints.txt -o requirements/image.txt
 	$(COMPILE) --no-strip-extras --group docs -o requirements/docs.txt
+	echo hatchling | $(COMPILE) - -c requirements/constraints.txt -o requirements/build.txt
 
 clean: ## remove everything that is made
 	rm -rf .venv .venv-docs build dist deck/node_modules src/glidepath/serve/static .coverage .coverage.* .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache

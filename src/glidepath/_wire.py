@@ -8,7 +8,7 @@ what a newer writer wrote.
 from __future__ import annotations
 
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeVar, dataclass_transform
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, NoReturn, TypeVar, dataclass_transform
 
 import msgspec
 
@@ -37,10 +37,25 @@ class Value(msgspec.Struct, frozen=True):
     """A frozen value: built fast, compared by content, written as JSON."""
 
 
+class Declaration(NamedTuple):
+    """In the place of a field's default: the default, `UNSET` if there is not one, and what is known of the field."""
+
+    default: Any
+    about: Any
+
+
 class _Suggesting(msgspec.StructMeta):
-    """Calls a class of settings, and answers an unknown keyword with the class's own error."""
+    """The kind of a class of settings: it keeps what its fields declare, and an unknown keyword gets its own error."""
 
     if not TYPE_CHECKING:  # a type checker reads the fields
+
+        def __new__(cls, name: str, bases: tuple[type, ...], body: dict[str, Any], **options: object) -> Any:
+            fields = {field: one for field, one in body.items() if one.__class__ is Declaration}
+            defaults = {field: one.default for field, one in fields.items() if one.default is not UNSET}
+            plain = {field: value for field, value in body.items() if field not in fields}
+            made = super().__new__(cls, name, bases, {**plain, **defaults}, **options)
+            made.__declared__ = {field: one.about for field, one in fields.items()}
+            return made
 
         def __call__(self, *args: object, **fields: object) -> Any:
             try:

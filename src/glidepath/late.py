@@ -12,11 +12,8 @@ from typing import Any, TypeAlias
 Finder: TypeAlias = Callable[[str], Any]
 
 
-def late(package: str, /, otherwise: Finder | None = None, **homes: tuple[str, ...]) -> Finder:
-    """The `__getattr__` of a package: `homes` are the modules below it, with the names that each of them has.
-
-    `otherwise` is asked for all other names.
-    """
+def late(package: str, /, **homes: tuple[str, ...]) -> Finder:
+    """The `__getattr__` of a package: `homes` are the modules below it, with the names that each of them has."""
 
     def find(name: str) -> Any:
         for home, names in homes.items():
@@ -25,8 +22,6 @@ def late(package: str, /, otherwise: Finder | None = None, **homes: tuple[str, .
                 value = getattr(import_module(f"{package}.{home}"), name)
                 setattr(module, name, value)  # from now on it is found at once
                 return value
-        if otherwise is not None:
-            return otherwise(name)
         raise AttributeError(f"module {package!r} has no attribute {name!r}")
 
     return find

@@ -7,7 +7,7 @@ passed its contract class; a break of a stable one needs a decision record and a
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from glidepath._wire import Value
 
@@ -52,22 +52,3 @@ def _marker(mark: Stability) -> Callable[[T], T]:
         return thing
 
     return put
-
-
-def withdrawn(module: str, /, **homes: tuple[str, ...]) -> Callable[[str], Any]:
-    """The `__getattr__` of a module, for names that were public once: they still come, with a warning.
-
-    `homes` are the modules below it with the names that each of them has.
-    """
-
-    def find(name: str) -> Any:
-        from importlib import import_module
-        from warnings import warn
-
-        for home, names in homes.items():
-            if name in names:
-                warn(f"{module}.{name} is no longer public and may go at any time", DeprecationWarning, stacklevel=2)
-                return getattr(import_module(f"{module}.{home}"), name)
-        raise AttributeError(f"module {module!r} has no attribute {name!r}")
-
-    return find

@@ -40,7 +40,7 @@ async def adopted(
         if paused is not None:
             raise lost_child(parent, place)
         async with claimed(config, Session(session_id), store=store, parent=link) as opening:
-            if opening.scribe is not None and session_id not in scribe.born:
+            if opening.scribe is not None and session_id not in scribe.children.ids:
                 # after the claim: from now on a journal that is missing was lost
                 await scribe.spawned(place.rpartition(".")[0], session_id, plan.config.agent_name)
             opening.above = scribe
@@ -50,7 +50,7 @@ async def adopted(
     async with reopened(config, session_id, None, plan.tools, store=store, handed=decisions) as opening:
         if opening.scribe is None:
             raise lost_child(parent, place)
-        if opening.scribe.imported and not scribe.imported:
+        if opening.scribe.known.imported and not scribe.known.imported:
             why = f"session {session_id!r} was imported and is not this run's child: remove it, or import it elsewhere"
             await opening.scribe.release()
             yield Opening(home=Session(session_id), error=StoreError(why, kind="conflict"))
@@ -71,7 +71,7 @@ async def _has_begun(parent: Run, session_id: str, place: str) -> bool:
     try:
         return bool((await patiently(lambda: heard(called(scribe.store.load, session_id))))[1])
     except StoreError:
-        if session_id not in scribe.born:
+        if session_id not in scribe.children.ids:
             return False
         raise lost_child(parent, place) from None
 

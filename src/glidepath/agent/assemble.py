@@ -8,7 +8,8 @@ from functools import partial
 from typing import Any
 
 from glidepath import _wire
-from glidepath.agent.config import LoopConfig, terminal_tools
+from glidepath.agent.config import LoopConfig
+from glidepath.agent.config_checks import terminal_tools
 from glidepath.agent.limits import Limits
 from glidepath.agent.route import facts_of, known_output, routed
 from glidepath.constraints import DefaultResourceConstraint, KillSwitchConstraint, built_in
@@ -20,7 +21,7 @@ from glidepath.ledger import Caps
 from glidepath.plugins.lineup import Lineup
 from glidepath.quantities import share_of
 from glidepath.run import Plan
-from glidepath.run.watch import Patience
+from glidepath.run.interrupts import Patience
 from glidepath.setting import declared
 from glidepath.spi import Plugin, ProtocolPolicy
 from glidepath.tools import Tool
@@ -129,11 +130,13 @@ def _judging_parts(config: LoopConfig) -> dict[str, Any]:
     ours = _built_in(config)
     metered = tuple(one for one in ours if one.metered)
     asked = (*(one for one in ours if not one.metered), *config.constraints)
-    constraints = (*metered, *_parts(asked))
+    parts = tuple(_parts(asked))
+    constraints = (*metered, *parts)
     guards = GuardSet(config.guardrails, config.texts, config.guards)
     return {
         "constraints": constraints,
-        "built_in": len(metered),
+        "metered": metered,
+        "asked": parts,
         "custom": asked,
         "clocked": tuple(one for one in constraints if one.check_every is not None),
         "switches": tuple(one for one in constraints if isinstance(one, KillSwitchConstraint)),

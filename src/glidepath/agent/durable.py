@@ -22,6 +22,7 @@ from glidepath.sessions.answer import called, heard
 from glidepath.sessions.bases import folded_state, next_base, with_measures
 from glidepath.sessions.finding import TEAM
 from glidepath.sessions.fold import Folded
+from glidepath.sessions.foreign_mark import refuse_foreign
 from glidepath.sessions.inbox import posted_decisions
 from glidepath.sessions.journal_writer import claim_session
 from glidepath.sessions.recover import (
@@ -104,7 +105,7 @@ class Opening(Record, kw_only=True):
             if scribe.number or self.written:
                 scribe.ahead.append(("transcript", whole))
                 self.written = len(run.transcript.messages)
-        elif scribe.base == scribe.number + 1 and self.home.survey is not None and scribe.redactor is None:
+        elif scribe.known.base == scribe.number + 1 and self.home.survey is not None and scribe.redactor is None:
             # The messages are those of the journal, in order, and now there is somebody who can measure them.
             scribe.ahead = [
                 (kind, with_measures(one, run.transcript.messages, run.plan) if kind == "base" else one)
@@ -216,7 +217,7 @@ def _of_a_run(folded: Folded) -> Folded:
             f"session {name!r:.80} is the journal of a team: continue it with Team.resume({request!r:.80}), or use "
             "another session"
         )
-    return folded
+    return refuse_foreign(folded)
 
 
 async def _open_inbox(store: SessionStore, lease: Lease, scribe: Scribe, opening: Opening) -> None:
@@ -228,11 +229,11 @@ async def _open_inbox(store: SessionStore, lease: Lease, scribe: Scribe, opening
 
 def _recall(scribe: Scribe, folded: Folded) -> None:
     """Who wrote the last leg: which release, what its agent was like, and which session it is a fork of."""
-    scribe.config, scribe.past = folded.config, folded.session
-    scribe.base = folded.bases[-1][0] if folded.bases else 0
-    scribe.writer = "" if folded.began is None else folded.began.version
+    scribe.known.config, scribe.known.past = folded.config, folded.session
+    scribe.known.base = folded.bases[-1][0] if folded.bases else 0
+    scribe.known.writer = "" if folded.began is None else folded.began.version
     if folded.forked is not None:
-        scribe.forked = {"origin": folded.forked.origin, "at": folded.forked.at}
+        scribe.known.forked = {"origin": folded.forked.origin, "at": folded.forked.at}
 
 
 def _crashed(folded: Folded) -> bool:
@@ -250,7 +251,7 @@ def _move_in(
     base = next_base(folded, scribe.number, scribe.hash)
     if base is not None:
         scribe.ahead.append(("base", base))
-        scribe.base = scribe.number + 1
+        scribe.known.base = scribe.number + 1
     opening.written = len(folded.messages)
     if folded.repaired is not None:
         opening.unknown = unknown_calls(folded.repaired)
@@ -346,11 +347,11 @@ def _go_on(folded: Folded, scribe: Scribe, opening: Opening, decisions: object, 
     opening.base = snapshot = folded.snapshot
     if snapshot is None:
         raise ConfigurationError(f"session {folded.session.id!r} has no run to resume; start one with run()")
-    scribe.sequence, scribe.imported = folded.sequence, folded.imported
+    scribe.sequence, scribe.known.imported = folded.sequence, folded.imported
     _recall(scribe, folded)
     opening.ended = result
     if folded.opened is not None:
-        scribe.parent = folded.opened.parent
+        scribe.known.parent = folded.opened.parent
     if result is not None and result.outcome is LoopOutcome.DONE:
         nothing_to_decide(decisions, folded.decisions)
         opening.result = result
@@ -391,8 +392,8 @@ async def _with_children(store: SessionStore, folded: Folded, scribe: Scribe, op
     found = await family(store, folded)
     opening.snapshot = with_spend(snapshot, folded, found)
     opening.offspring = found.by_call
-    scribe.kin = dict(found.used)
-    scribe.born = {child.session_id for child in folded.children}
+    scribe.children.spending = dict(found.used)
+    scribe.children.ids = {child.session_id for child in folded.children}
     # Only calls that had begun: one that had not has no child that could have done anything.
     lost = {call_id: unknown(Unknown.CHILD_LOST) for call_id in found.lost if call_id in folded.intents}
     opening.decisions = {**opening.decisions, **lost}

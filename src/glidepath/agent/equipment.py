@@ -16,7 +16,7 @@ from glidepath.errors import told, words
 from glidepath.events import ToolsChanged
 from glidepath.outcome import AbandonedWork, AgentState, LoopOutcome, StopCause
 from glidepath.run import CancelToken, Ending
-from glidepath.run.watch import ring
+from glidepath.run.interrupts import ring
 from glidepath.tools import Tool
 from glidepath.tools.sources import SourceError, ToolSource, ToolSupply
 

@@ -77,6 +77,7 @@ def _figures(snapshot: Snapshot) -> Used:
         snapshot.turns - carried.turns,
         snapshot.metered_tool_calls - carried.tool_calls,
         snapshot.descendants + 1,
+        snapshot.disputed,
     )
 
 
@@ -99,6 +100,10 @@ def with_spend(snapshot: Snapshot, folded: Folded, found: Family) -> Snapshot:
             turns=snapshot.turns + now.turns - then.turns,
             metered_tool_calls=snapshot.metered_tool_calls + now.tool_calls - then.tool_calls,
             descendants=snapshot.descendants + now.descendants - then.descendants,
+            disputed=(
+                snapshot.disputed[0] + now.disputed[0] - then.disputed[0],
+                snapshot.disputed[1] + now.disputed[1] - then.disputed[1],
+            ),
         )
     return snapshot
 

@@ -12,6 +12,7 @@ from contextlib import suppress
 from contextvars import copy_context
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
+from glidepath.agent.loop_runner import run_to_end
 from glidepath.errors import RunInterrupted
 from glidepath.events import Event
 from glidepath.outcome import OutputT, RunResult
@@ -76,8 +77,8 @@ def in_its_own_loop(work: Callable[[], Coroutine[Any, Any, T]], token: CancelTok
         running = asyncio.get_running_loop()
     if running is None:
         if token is None or not can_be_interrupted():
-            return asyncio.run(work())
-        return asyncio.run(_interruptible(work, token))
+            return run_to_end(work())
+        return run_to_end(_interruptible(work, token))
     outcome: list[Any] = []
     letters: list[Callable[[], None]] = []
     inner: Place | None = None
@@ -89,7 +90,7 @@ def in_its_own_loop(work: Callable[[], Coroutine[Any, Any, T]], token: CancelTok
         INSIDE.set(place)
         BLOCKED.set((*BLOCKED.get(), running))
         try:
-            outcome.append(asyncio.run(work()))
+            outcome.append(run_to_end(work()))
         except BaseException as error:
             outcome.append(error)
         finally:

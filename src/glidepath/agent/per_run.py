@@ -12,7 +12,8 @@ from typing import Any, Union, get_args, get_origin
 
 from glidepath import _wire
 from glidepath._wire import Value, WireError, asdict, replace
-from glidepath.agent.config import FIELDS, TOOL_CHOICES, LoopConfig
+from glidepath.agent.config import FIELDS, LoopConfig
+from glidepath.agent.config_checks import TOOL_CHOICES
 from glidepath.agent.limits import OTHER_LIMIT_NAMES, Limits, check_limits
 from glidepath.agent.route import joined
 from glidepath.agent.run_options import Continued, EveryRun, NewRun
@@ -118,9 +119,10 @@ def with_constraints_of_its_own(plan: Plan) -> Plan:
 
 
 def _with_constraints(plan: Plan, made: Mapping[int, ResourceConstraint]) -> Plan:
-    constraints = tuple(made[id(one)] for one in plan.constraints)
+    metered, asked = (tuple(made[id(one)] for one in part) for part in (plan.metered, plan.asked))
+    constraints = (*metered, *asked)
     clocked = tuple(one for one in constraints if one.check_every is not None)
-    return replace(plan, constraints=constraints, clocked=clocked)
+    return replace(plan, constraints=constraints, metered=metered, asked=asked, clocked=clocked)
 
 
 def _made(plan: Plan, kept: PerRun, session_id: str) -> Any:

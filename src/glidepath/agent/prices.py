@@ -26,7 +26,7 @@ def find_price(config: LoopConfig, model: Any, *, needed: bool) -> Price | None:
     price = None if own is None else Price.per_million(own, field=f"{type(model).__name__}.price")
     if not needed:
         return price
-    found = price or _written_at(_looked_up(model.name, getattr(model, "provider", None)), model)
+    found = price or _written_at(look_up_price(model.name, getattr(model, "provider", None)), model)
     price = found if found is not None and not is_free(found) else _stand_in(config, checked)
     if price is None and found is not None:
         raise ConfigurationError(
@@ -64,7 +64,7 @@ def _stand_in(config: LoopConfig, checked: dict[str, Price]) -> Price | None:
     if kind != "estimate" or not name:
         raise ConfigurationError(f"unpriced must be 'estimate:<model>', not {unpriced!r}")
     provider, colon, bare = name.rpartition(":")  # also as a model string
-    price = checked.get(name) or _looked_up(name, None) or (_looked_up(bare, provider) if colon else None)
+    price = checked.get(name) or look_up_price(name, None) or (look_up_price(bare, provider) if colon else None)
     if price is None:
         raise ConfigurationError(f"unpriced: no price is known for model {name!r} either; name another model")
     return price
@@ -87,7 +87,7 @@ def _where_prices_are() -> str:
     return "" if known else f"; {install_line('prices')} brings the prices of known models"
 
 
-def _looked_up(name: str, provider: object) -> Price | None:
+def look_up_price(name: str, provider: object) -> Price | None:
     """The price in the genai-prices data set, when that package is installed."""
     try:
         from datetime import UTC, datetime

@@ -7,15 +7,16 @@ import logging
 import os
 import threading
 import time
-from contextlib import suppress
 from math import inf
 from typing import TYPE_CHECKING, Any, Protocol
+from weakref import WeakKeyDictionary
 
 from glidepath._wire import replace
 from glidepath.agent.kin import used_in
 from glidepath.errors import ConfigurationError, StoreError
 from glidepath.ledger import Amount, Caps, Meter, dollars
 from glidepath.outcome import AgentState, LoopOutcome, StopCause
+from glidepath.plurals import how_many
 from glidepath.quantities import limit_called
 from glidepath.run import Touchdown, Verdict
 from glidepath.run.interrupting import uninterrupted
@@ -39,6 +40,10 @@ AT_ONCE = 1.0  # a call that waited without success is made smaller and tried ag
 BETWEEN_SWEEPS = 1.0  # seconds
 PLENTY = 1 << 60  # what is ahead of a root until its first draw says more
 GATE = 0.002  # seconds between two looks whether another draw of the same run is done
+
+
+_last_sweeps: WeakKeyDictionary[Any, float] = WeakKeyDictionary()
+"""When somebody in this process last began to sweep each store, by the monotonic clock."""
 
 
 class Purse:
@@ -130,10 +135,12 @@ class Purse:
         Everybody who is refused at the same moment would do the same work.
         """
         now = time.monotonic()
-        if now - getattr(self.store, "swept", -inf) < BETWEEN_SWEEPS:
-            return False
-        with suppress(AttributeError):
-            self.store.swept = now
+        try:
+            if now - _last_sweeps.get(self.store, -inf) < BETWEEN_SWEEPS:
+                return False
+            _last_sweeps[self.store] = now
+        except TypeError:  # a store of slots or without a hash cannot be remembered: it is swept every time
+            pass
         return bool(await sweep(self.store))
 
     def _open(self, run: Run) -> None:
@@ -152,7 +159,7 @@ class Purse:
             session_id=run.session_id if journal is not None and journal.store is self.store else None,
         )
         root = self.meter
-        root.tokens, root.money = run.meter.tokens, run.meter.money
+        root.tokens, root.money, root.disputed = run.meter.tokens, run.meter.money, run.meter.disputed
         self._heart = asyncio.get_running_loop().create_task(self._beat(), name="glidepath-wallet")
 
     async def _ask(self, asked: Amount, least: Amount, around: tuple[Meter, ...] | None = None) -> Grant:
@@ -177,6 +184,8 @@ class Purse:
                 starting=around is not None,
                 around_tokens=stays.tokens,
                 around_money=stays.money,
+                disputed_tokens=root.disputed[0],
+                disputed_money=root.disputed[1],
             )
         grant = await heard(called(self.store.draw, hold, want))
         if not isinstance(grant, Grant):
@@ -234,11 +243,12 @@ class Purse:
     async def _settle(self) -> None:
         root = self.meter
         tokens, money = root.tokens + root.reserved_tokens, root.money + root.reserved_money  # of abandoned work
+        disputed: dict[str, Any] = {"disputed": root.disputed} if any(root.disputed) else {}
         until = time.monotonic() + FAREWELL
         while True:
             try:
                 left = max(1.0, until - time.monotonic())
-                await heard(called(self.store.settle, self.hold, tokens, money), left)
+                await heard(called(self.store.settle, self.hold, tokens, money, **disputed), left)
             except Exception as error:
                 if getattr(error, "kind", "") == "locked" and time.monotonic() < until:
                     await asyncio.sleep(LONGEST_WAIT)
@@ -264,6 +274,14 @@ def _cause(grant: Grant, last: str) -> StopCause:
     else:
         reason = f"the next call would exceed the {limit_called(grant.resource)} of {said}"
         metrics |= limit_figures(grant)
+        if grant.disputed:
+            # Who reads this cannot know of the bill, and only a person can free what it blocks.
+            shown = f"${dollars(grant.disputed):f}" if grant.resource == "money" else how_many(grant.disputed, "token")
+            reason += (
+                f", of which {shown} are bills that no call explains: see `glidepath wallets show {name}`, then accept "
+                "or reject them"
+            )
+            metrics["disputed"] = str(dollars(grant.disputed)) if grant.resource == "money" else grant.disputed
         if grant.period:
             metrics["period"] = grant.period
     return StopCause(source=f"wallet {name}", action="graceful_exit", reason=reason, metrics=metrics)
@@ -316,7 +334,8 @@ def store_failed(error: StoreError) -> Touchdown:
 
 # --- what dead runs held: settled by their journal if it knows, else counted as used ------------------------------
 
-_ALL = (None, None)
+_Figures = tuple[int | None, int | None, tuple[int, int]]
+_ALL: _Figures = (None, None, (0, 0))
 
 
 class WalletKeeper(SessionStore, WalletStore, Protocol):
@@ -337,7 +356,9 @@ async def sweep(store: WalletKeeper) -> int:
         try:
             figures = await _by_journal(store, late)
             if figures is not None:
-                done += bool(await heard(called(store.write_off, late, *figures)))
+                tokens, money, bills = figures
+                disputed: dict[str, Any] = {"disputed": bills} if any(bills) else {}
+                done += bool(await heard(called(store.write_off, late, tokens, money, **disputed)))
         except StoreError as error:
             if error.kind != "read_only":
                 raise
@@ -381,8 +402,8 @@ async def account_of(store: WalletKeeper, terms: WalletTerms) -> Wallet:
     )
 
 
-async def _by_journal(store: WalletKeeper, late: OverdueHold) -> tuple[int | None, int | None] | None:
-    """The meter of the run as its journal has it; (None, None) when nobody knows; None when it is alive after all."""
+async def _by_journal(store: WalletKeeper, late: OverdueHold) -> _Figures | None:
+    """The meter of the run as its journal has it; no figures when nobody knows; None when it is alive after all."""
     if late.session_id is None or not (late.dead or late.written_off):
         return _ALL
     try:
@@ -401,7 +422,7 @@ async def _by_journal(store: WalletKeeper, late: OverdueHold) -> tuple[int | Non
         raise
 
 
-async def _read(store: SessionStore, late: OverdueHold) -> tuple[int | None, int | None]:
+async def _read(store: SessionStore, late: OverdueHold) -> _Figures:
     folded = (await heard(read_journal(store, late.session_id or ""))).folded
     snapshot = folded.snapshot
     if snapshot is None or late.key != f"{late.session_id}:{snapshot.run_id}":
@@ -409,4 +430,4 @@ async def _read(store: SessionStore, late: OverdueHold) -> tuple[int | None, int
     if folded.children and not late.dead:
         return _ALL  # a child that is only slow writes its own journal
     used = await used_in(store, late.session_id or "")
-    return _ALL if used is None else (used.tokens, used.picodollars)
+    return _ALL if used is None else (used.tokens, used.picodollars, used.disputed)

@@ -40,13 +40,14 @@ from glidepath.money import pico_of
 from glidepath.outcome import Charge, RunResult, Snapshot
 from glidepath.plurals import how_many
 from glidepath.run import CancelToken, Plan, Run, restore_meter
+from glidepath.run.snapshot import restore_disputed
 from glidepath.sessions import Session
 from glidepath.sessions.archive import StoredJournal, read_journal
-from glidepath.sessions.capture import TICK, tick
 from glidepath.sessions.chain import read
 from glidepath.sessions.fold import Child
 from glidepath.sessions.memory import MemoryStore
 from glidepath.sessions.scribe import Scribe
+from glidepath.sessions.state_changes import Counters, count
 from glidepath.spi.direct_observer import unreal
 from glidepath.spi.sessions import Commit, Entry
 from glidepath.tools.asking import NeedsDecisions
@@ -232,13 +233,11 @@ class _Copyist(Scribe):
     leg: Leg
     checking: _Checking
 
-    def _moment(self, run: Run) -> tuple[float, tuple[Any, ...]]:
+    def _count(self, run: Run) -> tuple[float, Counters]:
         now, recorded = self._then()
-        figures = list(tick(run))
-        for name in ("elapsed", "next_event"):
-            place = TICK.index(name)
-            figures[place : place + 1] = recorded[place : place + 1]
-        return now, tuple(figures)
+        then = dict(zip(Counters.__struct_fields__, recorded, strict=False))
+        clock = {name: then[name] for name in ("elapsed", "next_event") if name in then}
+        return now, replace(count(run)[1], **clock)
 
     def _write(self, *args: Any, **keywords: Any) -> Awaitable[None] | None:
         number = self.number + 1
@@ -249,11 +248,8 @@ class _Copyist(Scribe):
         if states is not None:
             self._run.turn.correct_states(states)
         if number in self.leg.charged:
-            self.kin = dict(self.leg.charged[number])
+            self.children.spending = dict(self.leg.charged[number])
         return super()._write(*args, **keywords)
-
-    def _write_one(self, kind: str, payload: object, *, guards: bool) -> Awaitable[None] | None:
-        return self._write([(kind, payload)], guards=guards, begins=True)
 
     async def end(self, result: RunResult) -> RunResult:
         """The end, at its recorded time."""
@@ -281,7 +277,7 @@ class _Copyist(Scribe):
         due, known = leg.results.get(call_id, (leg.last + 1, _NEVER))
         children = leg.kin.get(call_id, [])
         for child in children:
-            if child.session_id not in self.born:
+            if child.session_id not in self.children.ids:
                 await self.spawned(child.call_id, child.session_id, child.agent)
         told = [await self._known(child) for child in children]
         if call_id not in leg.results:
@@ -333,6 +329,7 @@ def _take_over(run: Run, fields: Mapping[str, Any]) -> None:
         tool_calls=fields["metered_tool_calls"],
         descendants=fields.get("descendants", 0),
     )
+    restore_disputed(run.meter, _wire.convert(fields.get("disputed", (0, 0)), tuple[int, int]))
     run.answer.replace_text(fields.get("text", run.answer.text))
     run.spend.correct(_wire.convert(fields["spent"], Charge))
 

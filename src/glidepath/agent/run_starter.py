@@ -252,7 +252,7 @@ class RunStarter(Equipped):
         run.work.belong_to(parent)
         refusal = run.meter.adopt() if resumed is None else None
         if refusal is None and opening is not None and opening.above is not None:
-            opening.above.follow(home.id, run.meter)
+            opening.above.children.follow(home.id, run.meter)
         post(partial(announce_child, parent, run))
         try:
             begin: Begin = lambda: (run, home)  # noqa: E731

@@ -19,6 +19,10 @@ ALLOW = "allow it? y or a (always) and Enter; [n]o, [e]dit, [r]efuse and say why
 ALWAYS = "always? y and Enter; anything else goes back: "
 KEYS = ("n", "e", "r")
 """Answers that need no Enter. A yes does: the first letter of a word does not count."""
+YES = "y"
+"""The key that approves, with Enter behind it."""
+_WORDS = {"yes": YES, "ok": YES, "okay": YES, "approve": YES, "allow": YES, "always": "a"}
+"""Words that mean a yes, and the key to press instead."""
 _KEPT_FREE = 2  # rows of the screen for the prompt and what is typed
 _FEWEST = 3
 _USUAL_REASONS = (USUAL_REASON, ASKED)
@@ -97,16 +101,19 @@ async def _decide(
     said = await ask(rows, allow, KEYS, decides=True)
     word = "" if said is None else said.strip()
     lower = word.lower()
-    if lower in ("a", "always"):
+    if lower == "a":
         return await _allow_always(one, ask, allow, always)
     if lower in ("e", "edit"):
         return await _edited(one, ask, allow, always)
     if lower == "r":
         why = await ask([], "why not: ")
         return None if why is None else deny(why.strip())
-    if word.startswith("/"):
-        return await _decide([f"{revealed(word)} is a command of the chat, not an answer."], one, ask, allow, always)
-    if lower in ("y", "yes"):
+    if word.startswith("/") or lower in _WORDS:  # anyone who types "yes" means it, but a line of text never is one
+        note = f"{revealed(word)} is a command of the chat, not an answer."
+        if lower in _WORDS:
+            note = f"{word!r} is a word, and words never approve a call: press {_WORDS[lower]}, then Enter."
+        return await _decide([note], one, ask, allow, always)
+    if lower == YES:
         return approve()
     return None if said is None else deny("" if lower in ("", "n", "no") else word)
 
@@ -122,7 +129,7 @@ async def _allow_always(
     said = await ask([f"From now on, without asking: {revealed(scope.told)}"], ALWAYS, decides=True)
     if said is None:
         return None
-    if said.strip().lower() not in ("y", "yes"):
+    if said.strip().lower() != YES:
         return await _decide(["Not allowed for good."], one, ask, allow, always)
     always.add(scope)
     return approve()

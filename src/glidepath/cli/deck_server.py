@@ -77,6 +77,7 @@ def serve(
 
     needed("starlette", "serve")
     needed("uvicorn", "serve")
+    from glidepath.cli.gate_server import gate_maker
     from glidepath.serve import app
     from glidepath.serve.listener import listen
 
@@ -95,6 +96,7 @@ def serve(
         prefix=options.prefix,
         resume_lost=options.resume_lost,
         demo=demo,
+        gate=gate_maker(options, store, world) if getattr(options, "gate", None) else None,
     )
     try:
         bound = _bound(options.host, options.port)
@@ -106,6 +108,8 @@ def serve(
     address = f"{address_of(options.host, port, tls=options.tls_cert is not None)}{options.prefix}/"
     world.note(f"Serving at {address}{path}; Ctrl-C stops.")
     page = _way_in(application, address, port, world)
+    if getattr(options, "gate", None):
+        world.note(f"A gate for other agents: {address.rstrip('/')}/gate, with the keys of `glidepath keys`")
     try:
         if page is not None and not options.no_browser:
             _open_browser(page.path.as_uri())
@@ -139,7 +143,8 @@ def _way_in(application: Any, address: str, port: int, world: World) -> WayIn | 
 
 def _bound(host: str, port: int) -> socket.socket:
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    bound = socket.socket(family, socket.SOCK_STREAM)
+    # asyncio turns Nagle off only where the socket says that it is TCP; otherwise a small answer takes 40 ms.
+    bound = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
         bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         bound.bind((host, port))

@@ -94,8 +94,15 @@ def next_run_line(session: str, settings: LoadedSettings) -> str:
 
 
 async def how_it_ended(store: SessionStore, session: str) -> str:
-    """The outcome of a session's last run; empty while it runs, and when it was interrupted."""
+    """The outcome of a session's last run; empty while it runs, and when it was interrupted.
+
+    Raises `ConfigurationError` for a session of another program: it cannot be continued here.
+    """
     from glidepath.sessions.finding import entry_of
+    from glidepath.sessions.foreign_mark import refuse_foreign_entry
 
     entry = await entry_of(store, session)
-    return "" if entry is None else str(entry.summary.get("outcome") or "")
+    if entry is None:
+        return ""
+    refuse_foreign_entry(entry)
+    return str(entry.summary.get("outcome") or "")

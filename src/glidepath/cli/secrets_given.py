@@ -43,7 +43,7 @@ def checked_secrets(options: argparse.Namespace, world: World) -> GivenSecrets:
         raise ConfigurationError(f"--port must be between 0 and {LAST_PORT}, not {options.port}")
     token = _secret(options, world, "token", TOKEN)
     view = _secret(options, world, "view_token", VIEW_TOKEN)
-    _check_tls(options)
+    check_tls(options)
     check_bind(
         options.host, token=token is not None, tls=options.tls_cert is not None, behind_proxy=options.behind_proxy
     )
@@ -81,7 +81,8 @@ def read_secret(flag: str, path: Path) -> str:
     return secret
 
 
-def _check_tls(options: argparse.Namespace) -> None:
+def check_tls(options: argparse.Namespace) -> None:
+    """Raise `ConfigurationError` for a certificate without its key, or one that cannot be used."""
     if (options.tls_cert is None) != (options.tls_key is None):
         given, other = ("--tls-cert", "--tls-key") if options.tls_cert else ("--tls-key", "--tls-cert")
         raise ConfigurationError(f"{given} needs {other} as well")

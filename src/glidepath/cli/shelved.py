@@ -230,6 +230,7 @@ def row(entry: Entry, name: str, most: int) -> str:
     """One session on one line, its last column cut after `most`; nothing in it can steer the terminal."""
     from glidepath.cli.status import clip
     from glidepath.sessions.cards import figures
+    from glidepath.sessions.foreign_mark import is_foreign
 
     known = entry.summary
     when = datetime.fromtimestamp(entry.updated).astimezone().strftime("%Y-%m-%d %H:%M")
@@ -237,7 +238,8 @@ def row(entry: Entry, name: str, most: int) -> str:
     turns = used.get("turns", "-") if known.get("outcome") else "-"
     cost = _cost(used.get("cost"))
     tags = "".join(f"#{tag} " for tag in entry.tags)
-    what = clip(" ".join(f"{tags}{entry.title or known.get('task', '')}".split()), most)
+    whose = f"{known.get('agent')}: " if is_foreign(entry) else ""
+    what = clip(" ".join(f"{tags}{whose}{entry.title or known.get('task', '')}".split()), most)
     how = clip(standing(entry), 11)
     return f"{name}  {when}  {how:<11}  {clip(str(turns), 5):>5}  {cost:>8}  {what}".rstrip()
 
@@ -254,6 +256,7 @@ def _cost(value: object) -> str:
 def as_json(entry: Entry) -> dict[str, Any]:
     """One session as plain data."""
     from glidepath.sessions.cards import figures
+    from glidepath.sessions.foreign_mark import is_foreign
 
     known = entry.summary
     used = figures(known)
@@ -273,6 +276,7 @@ def as_json(entry: Entry) -> dict[str, Any]:
         "runs": used.get("runs", 1),
         "updated": entry.updated,
         "parent": (known.get("parent") or {}).get("session_id") if isinstance(known.get("parent"), dict) else None,
+        "foreign": is_foreign(entry),
     }
 
 

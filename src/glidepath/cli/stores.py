@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from glidepath.cli.layers import Known, LoadedSettings, gather
 from glidepath.cli.world import World
 from glidepath.errors import ConfigurationError, StoreError
-from glidepath.plurals import how_many
 
 if TYPE_CHECKING:
     from glidepath.agent import Agent, Budget
@@ -130,30 +129,21 @@ def _tell_of_segments(world: World) -> None:
         world.note_once(f"{old} has sessions in a format that this version does not read; new ones are in {old}.db")
 
 
-async def migrate_store(name: str, source: SessionStore, world: World) -> int:
-    """Copy every session of a store into the named one; returns 1 if some could not be copied."""
-    from glidepath.sessions.migrate import migrate
-
-    target = make_store(name, world)
-    place = getattr(source, "path", None)
-    if place == getattr(target, "path", ""):
-        raise ConfigurationError(f"{place} already holds these sessions: name another store to copy them to")
-    try:
-        done = await migrate(source, target)
-    finally:
-        await target.close()
-    for session, reason in done.left.items():
-        world.complain(f"{session} stays: {reason}")
-    world.note(f"{how_many(len(done.moved), 'session')} copied to {getattr(target, 'path', name)}")
-    return 1 if done.left else 0
-
-
 def keep_sessions(settings: LoadedSettings, world: World) -> None:
     """Keep what a person runs by hand in the default store, unless another store is named or it cannot be written."""
     if settings.said("store"):
         if settings.get("store") == NO_STORE:
             del settings.known["store"]
         return
+    why = why_not_kept()
+    if why is None:
+        settings.known["store"] = Known(DEFAULT_STORE, "default")
+    else:
+        world.note(f"this run cannot be resumed, because its session cannot be saved: {why}")
+
+
+def why_not_kept() -> str | None:
+    """Why the default store cannot be written; None when it can."""
     from glidepath.sessions.sqlite import default_file
 
     try:
@@ -164,9 +154,9 @@ def keep_sessions(settings: LoadedSettings, world: World) -> None:
                 pass
         else:
             _must_be_writable(file.parent)
-        settings.known["store"] = Known(DEFAULT_STORE, "default")
     except (ConfigurationError, OSError) as error:
-        world.note(f"this run cannot be resumed, because its session cannot be saved: {error}")
+        return str(error)
+    return None
 
 
 def _must_be_writable(folder: Path) -> None:

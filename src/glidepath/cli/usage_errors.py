@@ -133,9 +133,9 @@ def unknown_flag(flag: str, actions: Iterable[argparse.Action]) -> str:
     meant = next((one for one in (*same, _MEANT.get(flag)) if one and one.partition(" ")[0] in flags), None)
     if meant is None:
         bare = _WITHOUT_A_FLAG.get(flag, flag.lstrip("-"))
-        plain = [action.metavar or action.dest for action in actions if not action.option_strings]
-        for name in plain:
-            if isinstance(name, str) and name.lower() == bare:
+        for action in actions:
+            name = action.metavar or action.dest
+            if not action.option_strings and isinstance(name, str) and bare in (name.lower(), action.dest):
                 return f"there is no flag {flag}; write {name} without a flag"
         if flag in ("--yes", "-y", "--force", "-f") and "--yes" not in flags:
             return f"there is no flag {flag}; leave it out: nothing is asked here"

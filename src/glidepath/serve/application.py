@@ -26,6 +26,7 @@ from glidepath.serve.doors import locked, visitor_of
 from glidepath.serve.event_log import log_for
 from glidepath.serve.event_streams import card_stream, run_stream
 from glidepath.serve.fleet_view import FleetView
+from glidepath.serve.gate_door import GateDoor, MountedGate
 from glidepath.serve.gatekeeper import BODY_SECONDS, MAX_BODY, OPEN, UNLOCK, Gatekeeper, is_private
 from glidepath.serve.hub import Hub, refusal_of
 from glidepath.serve.kill_actions import KillActions
@@ -41,6 +42,7 @@ from glidepath.serve.locks import (
     checked_tokens,
     keys_for,
 )
+from glidepath.serve.locks.key_watch import KeyWatch
 from glidepath.serve.mcp_door import McpDoor
 from glidepath.serve.openai_door import OpenAIDoor
 from glidepath.serve.openapi import openapi_page
@@ -136,9 +138,18 @@ def named_agents(agents: Any) -> dict[str, Agent[Any]]:
 
 
 def make_application(
-    agents: Any, *, store: Any = None, token: Any = None, keys: KeyRing | None = None, **options: Any
+    agents: Any,
+    *,
+    store: Any = None,
+    token: Any = None,
+    keys: KeyRing | None = None,
+    gate: MountedGate | Callable[[str], MountedGate] | None = None,
+    **options: Any,
 ) -> Starlette:
-    """The ASGI application; raises `ConfigurationError`."""
+    """The ASGI application; raises `ConfigurationError`. A `gate` is served below `/gate/`, its runs are shown.
+
+    It may be a function of the token that opens the server.
+    """
     chosen = ServeOptions(**options)
     named = named_agents(agents)
     if store is None:
@@ -159,22 +170,11 @@ def make_application(
     best = next((one for one, visitor in tokens.items() if visitor.role == "control"), next(iter(tokens)))
     codes = OneTimeCodes(best)
     server = DeckServer(hub, chosen, codes)
-    admission = Doorkeeper(
-        tokens=tokens,
-        keys=ring,
-        hosts=allowed_hosts(chosen.allowed_hosts),
-        origins=checked_origins(chosen.allow_origins),
-        is_private=is_private,
-        open_paths=OPEN,
-        unlock=frozenset({UNLOCK}),
-    )
-    gate = Middleware(
-        Gatekeeper,
-        admission=admission,
-        max_body=chosen.max_body,
-        body_seconds=chosen.body_seconds,
-        prefix=chosen.prefix,
-    )
+    middleware = [_make_locks(chosen, tokens, ring)]
+    mounted = gate(best) if callable(gate) else gate
+    if mounted is not None:
+        middleware.insert(0, Middleware(GateDoor, gate=mounted.application, prefix=chosen.prefix))
+        hub.foreign = mounted.join(hub)
 
     @asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[None]:
@@ -182,16 +182,42 @@ def make_application(
         try:
             yield
         finally:
+            if mounted is not None:
+                await mounted.close()
             await server.mcp.close()
             await hub.close()
             await hub.switches.close()
 
-    application = Starlette(routes=server.routes(), middleware=[gate], exception_handlers=_HANDLERS, lifespan=lifespan)
+    application = Starlette(
+        routes=server.routes(), middleware=middleware, exception_handlers=_HANDLERS, lifespan=lifespan
+    )
     application.state.token = best
     application.state.codes = codes
     application.state.hub = hub
+    application.state.gate = mounted
     application.state.server = server
     return application
+
+
+def _make_locks(options: ServeOptions, tokens: Mapping[str, Visitor], ring: KeyRing) -> Middleware:
+    """Who is let in, and how much they may send."""
+    admission = Doorkeeper(
+        tokens=tokens,
+        keys=ring,
+        hosts=allowed_hosts(options.allowed_hosts),
+        origins=checked_origins(options.allow_origins),
+        is_private=is_private,
+        open_paths=OPEN,
+        unlock=frozenset({UNLOCK}),
+    )
+    return Middleware(
+        Gatekeeper,
+        admission=admission,
+        max_body=options.max_body,
+        body_seconds=options.body_seconds,
+        prefix=options.prefix,
+        watch=KeyWatch(ring),
+    )
 
 
 class DeckServer:
@@ -223,7 +249,7 @@ class DeckServer:
         resumed = []
         cards, _ = await self.reader.cards(OPERATOR, state="lost", limit=500)
         for card in cards:
-            if card.agent in self.hub.agents and self.hub.room > 0:
+            if card.agent in self.hub.agents and self.hub.room > 0 and not card.foreign:
                 try:
                     await self.hub.resume(card.agent, card.session_id, run_id=card.run_id)
                     resumed.append(card.run_id)
@@ -414,6 +440,11 @@ class DeckServer:
         hub = self.hub
         figures = {
             "glidepath_serve_runs_in_flight": ("gauge", "Runs in this process", len(hub.flights)),
+            "glidepath_serve_foreign_runs_in_flight": (
+                "gauge",
+                "Runs of other programs behind the gate in this process",
+                0 if hub.foreign is None else len(hub.foreign.roots()),
+            ),
             "glidepath_serve_runs_most": ("gauge", "Runs allowed at once", hub.max_runs),
             "glidepath_serve_readers": ("gauge", "Readers of event streams", hub.readers),
             "glidepath_serve_events_total": ("counter", "Events that were logged", hub.recorded),

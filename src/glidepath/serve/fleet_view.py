@@ -61,6 +61,9 @@ class FleetView:
             if flight.feed is not None:
                 below = [self.reader.card(one, None) for one in self.hub.below(flight.feed.run_id)]
                 children.append(budget_node(self.reader.card(flight.feed, None), below))
+        for feed in [] if self.hub.foreign is None else self.hub.foreign.roots():
+            below = [self.reader.card(one, None) for one in self.hub.below(feed.run_id)]
+            children.append(budget_node(self.reader.card(feed, None), below))
         runs = Gauge(kind="runs", used=len(self.hub.flights), limit=self.hub.max_runs)
         return BudgetNode(name="this server", kind="fleet", gauges=(runs,), children=tuple(children))
 
@@ -171,14 +174,14 @@ def _wallet_trees(wallets: Sequence[Wallet]) -> list[BudgetNode]:
                 kind="tokens",
                 unit="tokens",
                 used=wallet.tokens,
-                reserved=wallet.held_tokens,
+                reserved=wallet.held_tokens + wallet.disputed_tokens,
                 limit=wallet.max_tokens,
             ),
             Gauge(
                 kind="cost",
                 unit="USD",
                 used=wallet.money / 1e12,
-                reserved=wallet.held_money / 1e12,
+                reserved=(wallet.held_money + wallet.disputed_money) / 1e12,
                 limit=None if wallet.max_money is None else wallet.max_money / 1e12,
             ),
         )

@@ -332,6 +332,7 @@ class FlightCard:
         result = self.result
         waiting = 0 if result is None else len(result.pending)
         cause = None if result is None or result.cause is None else result.cause
+        resumable = self.state == "lost" or (result is not None and result.outcome.value in _RESUMABLE)
         return RunCard(
             run_id=self.run_id,
             session_id=self.session_id,
@@ -351,12 +352,11 @@ class FlightCard:
             pending_count=waiting,
             children=len(self.children),
             parent=self.parent,
-            resumable=self.state == "lost" or (result is not None and result.outcome.value in _RESUMABLE),
             gauges=self.gauges(now, meter),
             guard=self.guard,
             last=self.last,
             sequence=self.sequence,
-            **{"state": self.state, "who": self.who, **known},
+            **{"state": self.state, "who": self.who, "resumable": resumable, **known},
         )
 
     _heard: ClassVar[dict[type, Callable[..., None]]] = {

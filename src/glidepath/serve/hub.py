@@ -119,14 +119,11 @@ class Hub:
         watch = [ChildEvents(self), *([] if self.measures is None else [self.measures])]
         self.agents = {name: _prepared(name, agent, store, watch) for name, agent in agents.items()}
         self.feeds: OrderedDict[str, RunFeed] = OrderedDict()
-        self.closing = False
-        """The server is shutting down: nothing starts any more, and streams end."""
-        self.switches = Switchboard(store)
-        """The kill switches that hold runs back."""
-        self.recorded = 0
-        """Events that were logged so far."""
-        self.readers = 0
-        """How many read the events of some run."""
+        self.closing = False  # the server is shutting down: nothing starts any more, and streams end
+        self.foreign: Any = None  # the `ForeignFlights`, where a gate is mounted
+        self.switches = Switchboard(store)  # the kill switches that hold runs back
+        self.recorded = 0  # events that were logged so far
+        self.readers = 0  # how many read the events of some run
         self.changes = 0
         self.stamps: dict[str, int] = {}
         """When each run last changed, counted in changes."""
@@ -224,7 +221,8 @@ class Hub:
             if not who.may("steer"):
                 check_lowered(agent.config.limits, lower)
             agent = agent.replace(limits=lower)
-        self.allowance.count_start(who)
+        await self.allowance.count_start(who)
+        self._check_room(session)  # once more: others may have started meanwhile
         flight = self._flight(agent, name, who.name)
         budget = self.allowance.budget(who.key)
         given: dict[str, Any] = {"session": session, "cancel": flight.token, "parent": budget}
@@ -309,10 +307,15 @@ class Hub:
             held = await self.switches.held(session)
         except StoreError as error:
             raise refusal_of(error) from None
+        if held is not None and not self.closing:
+            raise Refused(409, "killed", f"{held}; release it first")
+        self._check_room(session)
+        return agent
+
+    def _check_room(self, session: str | None) -> None:
+        """Raise `Refused` when no run may start now, or not in this session."""
         if self.closing:
             raise Refused(503, "closing", "the server is shutting down; try again in a moment", RETRY_AFTER)
-        if held is not None:
-            raise Refused(409, "killed", f"{held}; release it first")
         if self.room < 1:
             raise Refused(
                 429,
@@ -322,7 +325,6 @@ class Hub:
             )
         if session is not None and (session in self._busy or self.flight_in(session) is not None):
             raise Refused(409, "in_flight", f"session {session!r:.80} has a run in flight; wait for it, or steer it")
-        return agent
 
     def _flight(self, agent: Agent[Any], name: str, who: str | None = None) -> HubFlight:
         started: asyncio.Future[RunFeed] = asyncio.get_running_loop().create_future()
@@ -480,6 +482,11 @@ class Hub:
                 if not old.live and not old.readers:
                     del self.feeds[run_id]
                     self.stamps.pop(run_id, None)
+
+    def adopt_feed(self, feed: RunFeed) -> None:
+        """Have the feed of a run that somebody else drives."""
+        self._keep(feed)
+        self._latest[feed.head.session_id] = feed.run_id
 
     def changed(self, run_id: str) -> None:
         """A run's card has changed."""

@@ -48,6 +48,8 @@ class KillActions:
         if body.active:
             return await self.actions.stop(body.id, ReasonBody(reason=body.reason), who)
         found = await self.reader.find(body.id, who)
+        if self.hub.foreign is not None:
+            await self.hub.foreign.release(found.session_id)
         if self.hub.store is not None:
             await self.actions.stored(self.hub.store.flag(found.session_id, None))
         return self.actions.done(found, began, "the stop is withdrawn: the run can be resumed")
@@ -74,6 +76,8 @@ class KillActions:
             await self.actions.remark(found_flight(flight), flight, "kill", reason, who)
             flight.token.cancel(why)
             stopped += 1
+        if tenant is None and self.hub.foreign is not None:
+            stopped += self.hub.foreign.stop_all(why, control_of("kill", reason, who))
         for flight in self.hub.taking_off if tenant is None else ():
             flight.token.cancel(why)
             stopped += 1
@@ -99,6 +103,8 @@ class KillActions:
         if not await self.switches.release(tenant, reason, who.name):
             whose = "the fleet" if tenant is None else f"tenant {tenant}"
             raise Refused(409, "not_thrown", f"the kill switch of {whose} is not thrown: nothing was changed")
+        if tenant is None and self.hub.foreign is not None:
+            await self.hub.foreign.release_all()
         return "runs can start again"
 
     async def _elsewhere(self, tenant: str | None) -> set[str]:
@@ -117,4 +123,5 @@ class KillActions:
                 break
         if tenant is None:  # those of this process are stopped already
             found -= {found_flight(flight).session_id for flight in self.hub.flights.values()}
+            found -= set() if self.hub.foreign is None else {one.head.session_id for one in self.hub.foreign.roots()}
         return found

@@ -58,6 +58,11 @@ class DeckListener(uvicorn.Server):
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Stop the runs, then the server."""
         application: Any = self.config.app
+        gate = application.state.gate
+        if gate is not None:
+            for one in self.servers:
+                one.close()
+            await gate.drain()
         await application.state.hub.ground()
         await super().shutdown(sockets)
         if self.ended is not None:  # here, because the signal that stops a server ends the process after this

@@ -50,7 +50,7 @@ class McpDoor:
             from glidepath.mcp.serve_agents import agent_server
 
             offered = {name: agent for name, agent in self.hub.agents.items() if agent.config.limits.bounded}
-            server = agent_server(offered, name=self._name, fly=self._fly)
+            server = agent_server(offered, name=self._name, fly=self._fly, offers=self._offers)
             server.streamable_http_app()  # makes the manager; the paths of the application are ours
             async with server.session_manager.run():
                 ready.set_result(server.session_manager)
@@ -74,6 +74,10 @@ class McpDoor:
         who = visitor_of(request)
         request.scope["user"] = AuthenticatedUser(AccessToken(token="", client_id=f"{who.role}:{who.name}", scopes=[]))
         return manager.handle_request
+
+    def _offers(self, label: str, request: object) -> bool:
+        """True when the key of a caller has this agent."""
+        return isinstance(request, Request) and self.hub.allowance.has_agent(visitor_of(request), label)
 
     async def _fly(self, label: str, task: str, limits: Limits, ctx: Any) -> RunResult[Any]:
         """Run an agent as any door does, and tell the caller how far it is."""

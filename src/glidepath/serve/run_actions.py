@@ -17,6 +17,7 @@ from glidepath.errors import ConfigurationError, StoreError
 from glidepath.messages import UserMessage
 from glidepath.outcome import RunResult, Snapshot
 from glidepath.run import Decision, answer, approve, deny
+from glidepath.serve.gate_door import ForeignFlights, refuse_foreign_action
 from glidepath.serve.hub import Hub, HubFlight, changed_limits, refusal_of
 from glidepath.serve.locks import Visitor
 from glidepath.serve.refusals import Refused
@@ -59,6 +60,10 @@ class RunActions:
         began, found = time.perf_counter(), await self.reader.find(name, who)
         card = self._flying(found, "landed")
         reason = said(body.reason, who, "asked to land")
+        foreign = self._foreign(found)
+        if foreign is not None:
+            told = await foreign.land(found.run_id, control_of("land", body.reason, who), reason)
+            return self.done(found, began, told)
         flight = self.hub.flights.get(found.run_id)
         if flight is None:
             self._reachable(found, card, "land")
@@ -76,6 +81,12 @@ class RunActions:
         began, found = time.perf_counter(), await self.reader.find(name, who)
         card = self._flying(found, "stopped")
         reason = said(body.reason, who, "stopped")
+        foreign = self._foreign(found)
+        if foreign is not None:
+            told = await foreign.stop(found.run_id, control_of("stop", body.reason, who), reason)
+            feed = self.hub.feeds[found.run_id]
+            await _until(feed, lambda: feed.finished)
+            return self.done(found, began, told)
         flight = self.hub.flights.get(found.run_id)
         if flight is None:
             self._reachable(found, card, "stop")
@@ -87,6 +98,11 @@ class RunActions:
         feed = _fed(flight)
         await _until(feed, lambda: feed.finished)
         return self.done(found, began, f"stopped in {elapsed_ms(began):.0f} ms" if feed.finished else "stopping")
+
+    def _foreign(self, found: FoundRun) -> ForeignFlights | None:
+        """Where to act on the run of another program whose gate is in this process; None for any other run."""
+        flights: ForeignFlights | None = self.hub.foreign
+        return flights if flights is not None and flights.has_run(found.run_id) else None
 
     def _flying(self, found: FoundRun, done: str) -> RunCard:
         card = self.reader.card(found.feed, found.entry)
@@ -104,6 +120,8 @@ class RunActions:
         """Tell the model something after the turn it is in."""
         began, found = time.perf_counter(), await self.reader.find(name, who)
         card = self.reader.card(found.feed, found.entry)
+        if card.foreign:
+            raise refuse_foreign_action("steered")
         if card.state == "ended":
             raise Refused(409, "run_ended", "this run has ended: start another one in its session, or fork it")
         text = _text("message", body.message)
@@ -136,6 +154,7 @@ class RunActions:
             return await self._decide(began, await self.reader.find(name, who), body, who)
 
     async def _decide(self, began: float, found: FoundRun, body: DecideBody, who: Visitor) -> DoneAnswer:
+        await self._must_be_root(found, who, body.id)
         card, result = await self._paused(found)
         waiting = {one.call.id: one for one in result.pending}
         if body.id not in waiting:
@@ -164,6 +183,30 @@ class RunActions:
         await self.hub.resume(card.agent, found.session_id, decisions=known, run_id=found.run_id)
         self._decided.pop(found.run_id, None)
         return self.done(found, began, f"{_PAST[body.decision]}: the run continues")
+
+    async def _must_be_root(self, found: FoundRun, who: Visitor, call_id: str = "") -> None:
+        """Refuse what would continue a child alone while its parents wait for it; raises `Refused`, naming the root."""
+        root = found
+        while (above := _session_above(root)) is not None:
+            try:
+                root = await self.reader.find(above, who)
+            except Refused:
+                return  # its parent is gone: nobody waits for it
+        card = self.reader.card(root.feed, root.entry)
+        if root is found or card.state != "paused":
+            return
+        result, _ = await self.reader.result(root, card)
+        waiting = () if result is None else result.pending
+        mine = [one.call.id for one in waiting if any(frame.run_id == found.run_id for frame in one.path)]
+        if mine:
+            there = next((one for one in mine if call_id and one.endswith(f"/{call_id}")), None)
+            which = f"id {there!r:.300}" if there is not None else f"one of the ids {', '.join(map(repr, mine)):.300}"
+            raise Refused(
+                409,
+                "decide_at_root",
+                f"run {root.run_id} waits for this run, and a call that waits in it is decided there: "
+                f"POST /api/runs/{root.run_id}/decide with {which}",
+            )
 
     async def undecided(self, name: str, who: Visitor) -> frozenset[str]:
         """The calls of a paused run that nobody has decided about yet; raises `Refused`."""
@@ -198,6 +241,7 @@ class RunActions:
     async def resume(self, name: str, body: ReasonBody, who: Visitor) -> DoneAnswer:
         """Continue a run that was lost, paused, stopped or limited."""
         began, found = time.perf_counter(), await self.reader.find(name, who)
+        await self._must_be_root(found, who)
         card = self._resumable(found)
         await self.hub.admit(card.agent, found.session_id, who)
         await self.remark(found, None, "resume", body.reason, who)
@@ -206,6 +250,8 @@ class RunActions:
 
     def _resumable(self, found: FoundRun) -> RunCard:
         card = self.reader.card(found.feed, found.entry)
+        if card.foreign:
+            raise refuse_foreign_action("resumed")
         if card.state == "running":
             raise Refused(409, "in_flight", "this run is already running")
         if not card.resumable:
@@ -216,6 +262,8 @@ class RunActions:
         """Continue under other limits: a run in flight is stopped at once and taken up again."""
         began, found = time.perf_counter(), await self.reader.find(name, who)
         card = self.reader.card(found.feed, found.entry)
+        if card.foreign:
+            return self._raise_limits(found, body, who, began)
         agent = self.hub.agents.get(card.agent)
         if agent is None:
             raise Refused(409, "unknown_agent", f"this server has no agent {card.agent!r:.80} to continue with")
@@ -246,6 +294,16 @@ class RunActions:
         await self.hub.resume(card.agent, found.session_id, limits=limits, run_id=found.run_id)
         changed = ", ".join(f"{key}={value}" for key, value in body.limits.items())
         return self.done(found, began, f"continues with {changed}")
+
+    def _raise_limits(self, found: FoundRun, body: LimitsBody, who: Visitor, began: float) -> DoneAnswer:
+        """The limits of another program's run, while it runs."""
+        foreign = self._foreign(found)
+        if foreign is None:
+            raise Refused(
+                409, "not_here", "this run has ended, or its gate is another process: raise limits where its gate is"
+            )
+        control = control_of("limits", body.reason, who, limits=body.limits)
+        return self.done(found, began, foreign.raise_limits(found.run_id, control, body.limits))
 
     async def fork(self, name: str, body: ForkBody, who: Visitor) -> DoneAnswer:
         """A new session as this one was after a turn, and a run in it when there is something to ask."""
@@ -355,6 +413,15 @@ def control_of(action: str, reason: str, who: Visitor, **more: Any) -> dict[str,
 def said(reason: str, who: Visitor, default: str) -> str:
     """The reason as a run's result has it, with who gave it."""
     return f"{reason.strip() or default} (by {who.name})"
+
+
+def _session_above(found: FoundRun) -> str | None:
+    """The session of the run that started this one; None for a root."""
+    if found.feed is not None and found.feed.head.parent is not None:
+        return found.feed.head.parent
+    parent = None if found.entry is None else found.entry.summary.get("parent")
+    above = parent.get("session_id") if isinstance(parent, Mapping) else None
+    return above if isinstance(above, str) else None
 
 
 def _decision(body: DecideBody) -> Decision:

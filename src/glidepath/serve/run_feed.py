@@ -82,6 +82,8 @@ class RunFeed:
         """The meter of the run, while it runs."""
         self.nonces: dict[str, str] = {}
         """By call id: the nonce of the question about it that a front end was last sent."""
+        self.foreign = False
+        """Another program drives the run; its calls go through the gate."""
         self.stale = False
         """The log has events of this run that were not folded yet."""
         self._ring: deque[bytes] = deque(maxlen=RING)

@@ -72,6 +72,8 @@ class RunCard(Value, frozen=True, kw_only=True):
     guard: Mapping[str, Any] | None = None
     last: str = ""
     sequence: int = 0
+    foreign: bool = False
+    """Another program runs it: its calls go through the gate."""
 
 
 class PendingItem(Value, frozen=True, kw_only=True):
@@ -167,6 +169,7 @@ class RunDetail(Value, frozen=True, kw_only=True):
     guards: tuple[Mapping[str, Any], ...] = ()
     verdicts: tuple[Mapping[str, Any], ...] = ()
     controls: tuple[Mapping[str, Any], ...] = ()
+    foreign: bool = False
 
 
 class AgentInfo(Value, frozen=True, kw_only=True):

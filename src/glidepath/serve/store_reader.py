@@ -40,6 +40,7 @@ from glidepath.sessions.chain import read
 from glidepath.sessions.families import family_of
 from glidepath.sessions.finding import each_session, find_sessions
 from glidepath.sessions.fold import Folded, fold
+from glidepath.sessions.foreign_mark import is_foreign
 from glidepath.sessions.inbox import control_in
 from glidepath.spi.session_catalog import SessionQuery
 from glidepath.spi.sessions import Entry
@@ -192,12 +193,15 @@ class StoreReader:
         if entry is not None:
             known = {"title": entry.title, "tags": entry.tags, "owner": entry.owner, "forked_from": forked_from(entry)}
             known["who"] = feed.card.who or key_named(entry.tags)
+        if feed.foreign or (entry is not None and is_foreign(entry)):
+            known["foreign"], known["resumable"] = True, False
         if feed.live:
             known["state"] = "running"
         elif entry is not None and entry.summary.get("run_id") == feed.run_id:
             known["state"] = state = entry_state(entry, now)
             card = feed.card.card(now, None, **known)
-            return replace(card, resumable=card.resumable or state == "lost", **newer_fields(card, entry))
+            newer = {"resumable": card.resumable or state == "lost", **newer_fields(card, entry)}
+            return replace(card, **{**newer, "resumable": newer["resumable"] and not card.foreign})
         return feed.card.card(now, feed.meter, **known)
 
     async def cards(
@@ -405,7 +409,10 @@ class StoreReader:
         found = await self.find(name, who)
         messages: list[Any]
         flight = self.hub.flights.get(found.run_id)
-        if flight is not None and flight.stream is not None and flight.stream.run is not None:
+        foreign = None if self.hub.foreign is None else self.hub.foreign.messages(found.run_id)
+        if foreign is not None:
+            messages = foreign
+        elif flight is not None and flight.stream is not None and flight.stream.run is not None:
             messages = flight.stream.run.transcript.messages
         else:
             journal = await self.journal(found.session_id)

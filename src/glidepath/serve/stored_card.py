@@ -11,6 +11,7 @@ from glidepath.serve.flight_card import state_of
 from glidepath.serve.owners import key_named
 from glidepath.serve.shapes import BudgetNode, CauseShape, RunCard, UsageShape
 from glidepath.sessions.fold import Folded
+from glidepath.sessions.foreign_mark import is_foreign
 from glidepath.sessions.owner import free
 from glidepath.spi.sessions import Entry
 
@@ -94,8 +95,9 @@ def bare_card(entry: Entry, now: float) -> RunCard:
         forked_from=forked_from(entry),
         owner=entry.owner,
         who=key_named(entry.tags),
-        resumable=state == "lost" or outcome in _RESUMABLE,
-        last=_last_line(state, outcome),
+        resumable=not is_foreign(entry) and (state == "lost" or outcome in _RESUMABLE),
+        last=_last_line(state, outcome) if not is_foreign(entry) or state != "lost" else "its gate is gone",
+        foreign=is_foreign(entry),
     )
 
 

@@ -3,7 +3,6 @@
 from typing import TYPE_CHECKING
 
 from glidepath.late import late
-from glidepath.stability import withdrawn
 from glidepath.testing.model import ScriptedModel, ScriptError
 from glidepath.testing.turns import (
     Turn,
@@ -27,6 +26,7 @@ if TYPE_CHECKING:
     from glidepath.testing.plain_transcript import transcript_errors
     from glidepath.testing.recorder import EventRecorder
     from glidepath.testing.schedules import Explored, Schedule, ScheduleError, Schedules
+    from glidepath.testing.upstream import ScriptedUpstream, UpstreamCall, UpstreamUsage
 
 __all__ = [
     "DiskOperation",
@@ -38,8 +38,11 @@ __all__ = [
     "Schedules",
     "ScriptError",
     "ScriptedModel",
+    "ScriptedUpstream",
     "SimulatedDisk",
     "Turn",
+    "UpstreamCall",
+    "UpstreamUsage",
     "VirtualClock",
     "VirtualTimeError",
     "Work",
@@ -63,13 +66,13 @@ __all__ = [
 if not TYPE_CHECKING:  # type checkers see only public names
     __getattr__ = late(
         __name__,
-        withdrawn(__name__, clock=("VirtualLoop",), leftovers=("live_work",), model=("RecordedRequest",)),
         clock=("VirtualClock", "VirtualTimeError", "virtual"),
         disk=("DiskOperation", "PowerCut", "SimulatedDisk"),
         leftovers=("Work", "no_leftovers", "work"),
         plain_transcript=("transcript_errors",),
         recorder=("EventRecorder",),
         schedules=("Explored", "Schedule", "ScheduleError", "Schedules"),
+        upstream=("ScriptedUpstream", "UpstreamCall", "UpstreamUsage"),
     )
 
 

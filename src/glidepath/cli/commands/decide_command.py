@@ -7,6 +7,7 @@ that wait. In a fleet, `glidepath fleet resume` decides and lets the run continu
 from __future__ import annotations
 
 import argparse
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from glidepath.cli.notes import add_decision, decided
@@ -16,6 +17,7 @@ from glidepath.errors import ConfigurationError
 if TYPE_CHECKING:
     from glidepath.cli.world import World
     from glidepath.run import Decision
+    from glidepath.sessions.archive import StoredJournal
     from glidepath.spi.sessions import SessionStore
 
 
@@ -56,7 +58,9 @@ async def _check_waiting(store: SessionStore, session: str, call: str, decision:
     from glidepath.spi.ports import offers
     from glidepath.spi.sessions import Inbox
 
-    folded = (await read_journal(store, session)).folded
+    journal = await read_journal(store, session)
+    folded = journal.folded
+    await _check_root(store, journal, call)
     notes = await store.notes(session, folded.taken) if offers(store, Inbox) else ()
     earlier = {**posted_decisions(notes), **folded.decisions}.get(call)
     if earlier is not None and earlier.verdict != decision.verdict:
@@ -69,3 +73,29 @@ async def _check_waiting(store: SessionStore, session: str, call: str, decision:
     waiting = [f"{revealed(one.call.id)} {call_line(one.call.name, one.call.arguments)}" for one in result.pending]
     told = f"waiting: {'; '.join(waiting)}" if waiting else "nothing is waiting"
     raise ConfigurationError(f"no call {call!r:.80} is waiting in this session; {told}")
+
+
+async def _check_root(store: SessionStore, journal: StoredJournal, call: str) -> None:
+    """Raise `ConfigurationError` for a child whose root waits for it: a call that waits in it is decided there."""
+    from glidepath.cli.shown import revealed
+    from glidepath.errors import StoreError
+    from glidepath.sessions.archive import read_journal
+
+    root, run_id = journal, journal.entry.summary.get("run_id")
+    while isinstance(above := root.entry.summary.get("parent"), Mapping):
+        try:
+            root = await read_journal(store, str(above.get("session_id")))
+        except StoreError as error:
+            if error.kind != "missing":
+                raise
+            return  # nobody waits for it
+    result = root.folded.result
+    waiting = () if result is None or root is journal else result.pending
+    mine = [one.call.id for one in waiting if any(frame.run_id == run_id for frame in one.path)]
+    if mine:
+        there = next((one for one in mine if one.endswith(f"/{call}")), mine[0])
+        session = revealed(root.entry.session_id)
+        raise ConfigurationError(
+            f"session {session} waits for this one, and a call that waits here is decided there: "
+            f"glidepath decide {session} with the call {revealed(there)}"
+        )

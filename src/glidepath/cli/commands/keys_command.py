@@ -134,7 +134,10 @@ async def _revoke(options: argparse.Namespace, ring: KeyRing, store: Any, world:
         except StoreError as error:
             if error.kind != "missing":
                 raise
-    world.note(f"key {key.name} is revoked: its next request is refused. Its runs continue; stop them in the deck.")
+    world.note(
+        f"key {key.name} is revoked: its next request is refused, and what it has open ends within three seconds. "
+        "Its runs continue; stop them in the deck."
+    )
     return 0
 
 

@@ -123,6 +123,7 @@ async def show_session(session: str, store: SessionStore, world: World, *, last:
     from glidepath.sessions.archive import read_journal
     from glidepath.sessions.cards import is_team
     from glidepath.sessions.finding import entry_of
+    from glidepath.sessions.foreign_mark import foreign_program
 
     if session.startswith("team:") and (entry := await entry_of(store, session)) is not None and is_team(entry):
         return await _show_team(session, store, world)
@@ -139,6 +140,9 @@ async def show_session(session: str, store: SessionStore, world: World, *, last:
             out.write(f"behind it turn {one.turn} {line}{revealed(one.by)}: {revealed(one.outcome)}\n")
     if folded.repaired is not None:
         out.write(f"repaired  {revealed(folded.repaired.reason)}: a part is lost\n")
+    program = foreign_program(folded)
+    if program is not None:
+        out.write(f"program   {revealed(program)}, through the gate\n")
     if folded.imported:
         out.write("origin    imported from a file: its decisions do not count here\n")
     out.write(f"state     {'interrupted' if result is None else f'{result.state.name}/{result.outcome.name}'}\n")

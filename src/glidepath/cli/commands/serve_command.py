@@ -15,6 +15,7 @@ _EXAMPLES = """\
 examples:
   glidepath serve --agent my_package.agents:helper
   glidepath serve --agent billing=my_package.agents:helper --store ./sessions
+  glidepath serve --gate gate.toml                                 other makers' agents, in the deck
   glidepath keys add webchat --role run --max-cost 5 --per day     a key for one front end
   GLIDEPATH_SERVE_TOKEN=... glidepath serve --agent app:agent --host 0.0.0.0 --tls-cert cert.pem --tls-key key.pem \\
       --allowed-host deck.example.com
@@ -26,9 +27,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--agent",
         action="append",
-        required=True,
+        default=[],
         metavar="[NAME=]MODULE:ATTR",
         help="an Agent, under its agent_name or under NAME; may be repeated",
+    )
+    parser.add_argument(
+        "--gate", metavar="FILE", help="a gate.toml: also put a gate before other agents, under /gate/ (see gate serve)"
     )
     add_server_flags(parser)
 
@@ -98,6 +102,9 @@ def execute(options: argparse.Namespace, world: World) -> int:
     """Serve until Ctrl-C."""
     from glidepath.cli.deck_server import named_agents, serve
     from glidepath.cli.secrets_given import checked_secrets
+    from glidepath.errors import ConfigurationError
 
+    if not options.agent and not options.gate:
+        raise ConfigurationError("nothing to serve: name an agent with --agent MODULE:ATTR, or a gate with --gate FILE")
     checked_secrets(options, world)  # before any module of the user's is imported
     return serve(named_agents(options.agent, world), options, world)

@@ -1,9 +1,8 @@
 """Find, show, label, fork, move and delete the sessions in a store.
 
 `list` and `search` show a page at a time, the newest first. `export` writes a session with its children as JSON lines
-and `import` takes them back. `delete` forgets sessions with everything that belongs to them. `migrate` carries a whole
-store over into another. `backup` copies a store while it is in use, `verify` checks all of it, and `compact` gives back
-the room that deleted sessions took.
+and `import` takes them back. `delete` forgets sessions with everything that belongs to them. `backup` copies a store
+while it is in use, `verify` checks all of it, and `compact` gives back the room that deleted sessions took.
 """
 
 from __future__ import annotations
@@ -50,10 +49,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_file_actions(actions)
     _add_delete(
         actions.add_parser("delete", help="delete sessions with their children and everything that belongs to them")
-    )
-    moved = actions.add_parser("migrate", help="copy every session into another store, unchanged")
-    moved.add_argument(
-        "target", metavar="TARGET", help="the path of a file, or an address such as postgresql://host/db"
     )
     add_upkeep_actions(actions)
     for action in actions.choices.values():
@@ -181,12 +176,6 @@ async def _expire(options: argparse.Namespace, store: SessionStore, world: World
     return 0
 
 
-async def _migrate(options: argparse.Namespace, store: SessionStore, world: World) -> int:
-    from glidepath.cli.stores import migrate_store
-
-    return await migrate_store(options.target, store, world)
-
-
 _ACTIONS: dict[str, Callable[[argparse.Namespace, Any, World], Awaitable[int]]] = {
     "list": _list,
     "search": _list,
@@ -196,7 +185,6 @@ _ACTIONS: dict[str, Callable[[argparse.Namespace, Any, World], Awaitable[int]]] 
     "export": export,
     "import": import_,
     "delete": _delete,
-    "migrate": _migrate,
     "backup": backup,
     "verify": verify,
     "compact": compact,

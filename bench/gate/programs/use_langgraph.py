@@ -1,0 +1,23 @@
+"""A tool-using agent of LangGraph: python use_langgraph.py chat|responses|anthropic TASK."""
+
+import sys
+
+from langchain.agents import create_agent
+from langchain_anthropic import ChatAnthropic
+from langchain_openai import ChatOpenAI
+
+
+def look(place: str) -> str:
+    """Look at a place and report what is there."""
+    return f"nothing at {place}"
+
+
+def make_model(dialect: str):
+    if dialect == "anthropic":
+        return ChatAnthropic(model="claude-sonnet-4-5")
+    return ChatOpenAI(model="gpt-4o-mini", use_responses_api=dialect == "responses")
+
+
+agent = create_agent(make_model(sys.argv[1]), [look])
+result = agent.invoke({"messages": [("user", sys.argv[2])]}, {"recursion_limit": 100_000})
+print(result["messages"][-1].text)
