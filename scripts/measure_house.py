@@ -192,6 +192,48 @@ def _writes(tree: ast.Module, parts: dict[str, frozenset[str]]) -> Iterator[tupl
             yield node.lineno, ast.unparse(target)
 
 
+def unmarked_writes(texts: dict[str, str] | None = None) -> list[str]:
+    """Where a part of a run writes a field that a journal keeps and does not mark it in `unsaved`, in the same method.
+
+    `texts` are modules to look at instead of those of `run`.
+    """
+    from glidepath.run.snapshot import PARTS
+    from glidepath.sessions.state_changes import MARKED
+
+    owners = {kind.__name__: MARKED.intersection(kind.__struct_fields__) for kind in PARTS.values()}
+    parts = {part: owners[kind.__name__] for part, kind in PARTS.items()}
+    if texts is None:
+        texts = {label: text for label, text in whole().items() if label.partition("/")[0] == OWNER}
+    found = []
+    for label, text in sorted(texts.items()):
+        tree = ast.parse(text)
+        for owner, method in _methods(tree):
+            marked = _marked_in(method)
+            known = {**parts, "self": owners.get(owner, frozenset())}
+            module = ast.Module(body=[method], type_ignores=[])
+            for line, what in _writes(module, {**known, "run": frozenset()}):
+                if what.rpartition(".")[2] not in marked:
+                    found.append(f"{label}:{line}: {what}")
+    return found
+
+
+def _methods(tree: ast.Module) -> Iterator[tuple[str, ast.stmt]]:
+    for node in tree.body:
+        if isinstance(node, ast.ClassDef):
+            yield from ((node.name, one) for one in node.body if isinstance(one, FUNCTIONS))
+        elif isinstance(node, FUNCTIONS):
+            yield "", node
+
+
+def _marked_in(method: ast.stmt) -> set[str]:
+    """The names that a method adds: `self.unsaved["later"] = None`."""
+    return {
+        str(node.slice.value)
+        for node in ast.walk(method)
+        if isinstance(node, ast.Subscript) and _last(node.value) == "unsaved" and isinstance(node.slice, ast.Constant)
+    }
+
+
 def public_names() -> list[str]:
     """The public names, each once however many modules offer it."""
     found: set[str] = set()

@@ -9,7 +9,7 @@ settings.register_profile("glidepath", suppress_health_check=[HealthCheck.too_sl
 settings.load_profile("glidepath")
 CAMPAIGN_SECONDS = 4 * 3600
 FAR_FROM_THE_KERNEL = (
-    "bench", "cli", "contracts", "deck", "deploy", "docs", "local", "properties", "sandbox", "serve",
+    "bench", "cli", "contracts", "deck", "deploy", "docs", "gate", "local", "properties", "sandbox", "serve",
     "sim", "testing", "typing", "values", "wire", "workspace",
 )  # fmt: skip
 """Folders whose tests are not measured: what they try is not the kernel, and they would take half as long again."""

@@ -7,6 +7,7 @@ import re
 from decimal import Decimal
 
 import pytest
+from tests.setting_samples import wrong_for
 
 from glidepath import (
     Agent,
@@ -81,7 +82,7 @@ FLAGS = ["yes", 1, None]
 
 # --- the agent ------------------------------------------------------------------------------------------------
 
-AGENT = each(
+NAMED = (
     ("model", [None, "antropic:claude", 7, ScriptedModel, object()]),
     ("tools", [7, "echo", echo, {"echo": echo}, [7], [None], ["echo"], [str], [echo, echo]]),
     ("system_prompt", TEXTS),
@@ -146,6 +147,7 @@ AGENT = each(
     ("debug", FLAGS),
     ("thinking_tags", FLAGS),
 )
+AGENT = each(*NAMED, *wrong_for(LoopConfig, {"unpriced", *(field for field, _ in NAMED)}))
 
 
 @pytest.mark.parametrize(("field", "value"), AGENT)
@@ -239,47 +241,49 @@ def test_a_knob_without_its_partner_is_ignored_with_one_warning():
 # --- limits, budgets, guards, tools ---------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("field", "value"),
-    each(
-        ("max_iterations", [*COUNTS, 0]),
-        ("max_tokens", [*COUNTS, 0]),
-        ("max_tool_calls", [*COUNTS, 0]),
-        ("max_depth", [*COUNTS, 0, None]),
-        ("max_descendants", [*COUNTS, 0, None]),
-        ("landing_tokens", [*COUNTS, 0, None]),
-        ("grace_iterations", COUNTS),
-        ("timeout", ["soon", *SECONDS[1:], 10**400]),
-        ("landing_seconds", ["soon", *SECONDS[1:], None, 10**400]),
-        (
-            "max_cost",
-            [
-                NAN,
-                INF,
-                0,
-                -1,
-                "0",
-                "-1",
-                "many",
-                "",
-                "NaN",
-                "Infinity",
-                Decimal("NaN"),
-                Decimal(0),
-                True,
-                [1],
-                "1e999999999",
-            ],
-        ),
+NAMED_LIMITS = (
+    ("max_iterations", [*COUNTS, 0]),
+    ("max_tokens", [*COUNTS, 0]),
+    ("max_tool_calls", [*COUNTS, 0]),
+    ("max_depth", [*COUNTS, 0, None]),
+    ("max_descendants", [*COUNTS, 0, None]),
+    ("landing_tokens", [*COUNTS, 0, None]),
+    ("grace_iterations", COUNTS),
+    ("timeout", ["soon", *SECONDS[1:], 10**400]),
+    ("landing_seconds", ["soon", *SECONDS[1:], None, 10**400]),
+    (
+        "max_cost",
+        [
+            NAN,
+            INF,
+            0,
+            -1,
+            "0",
+            "-1",
+            "many",
+            "",
+            "NaN",
+            "Infinity",
+            Decimal("NaN"),
+            Decimal(0),
+            True,
+            [1],
+            "1e999999999",
+        ],
     ),
 )
+WRONG_LIMITS = each(*NAMED_LIMITS, *wrong_for(Limits, {"scope", *(field for field, _ in NAMED_LIMITS)}))
+
+
+@pytest.mark.parametrize(("field", "value"), WRONG_LIMITS)
 def test_a_wrong_limit_is_named(field, value):
     with pytest.raises(ConfigurationError, match=f"Limits.{field}"):
         Limits(**{field: value})
 
 
 def test_every_limit_is_tried():
-    assert len(Limits.__struct_fields__) == 11  # `scope` is tried with the wallets
+    tried = {case.values[0] for case in WRONG_LIMITS}
+    assert tried | {"scope"} == set(Limits.__struct_fields__)  # `scope` is tried with the wallets
 
 
 @pytest.mark.parametrize("wrong", [{"max_turns": 3}, {"max_iteration": 3}])

@@ -578,7 +578,7 @@ COMMAND = {
     "chat in a pipe": (("chat", "--model", "python:flights:steers"), "in a pipe use `glidepath run`"),
     "no such session": (("runs", "show", "nope", "--store", "none.db"), "no session"),
     "no such model to pull": (("models", "pull", "nope"), "use one of smollm2"),
-    "no agent to serve": (("serve",), "missing: --agent"),
+    "no agent to serve": (("serve",), "nothing to serve: name an agent with --agent MODULE:ATTR, or a gate"),
     "a wrong port": (
         ("serve", "--agent", "flights:steers", "--port", "abc"),
         "--port: expected a whole number, got 'abc'",

@@ -277,6 +277,10 @@ def test_a_whole_word_at_a_question_answers_one_question_and_is_not_a_message(tm
         for key in "yes":
             app.post_message(Key(key, key))  # as fast as a paste
         app.post_message(Key("enter", "\r"))
+        await settle(pilot, lambda: "words never approve a call: press y" in shown(app) and app._asked is not None)
+        assert not (tmp_path / "new.txt").exists()
+        await settle(pilot, lambda: app.query_one("#prompt").single)
+        await pilot.press("y", "enter")
         await settle(pilot, lambda: (tmp_path / "new.txt").exists() and app._asked is not None)
         assert app._waiting == []
         assert app.query_one("#prompt").value == ""

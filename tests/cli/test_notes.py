@@ -1,14 +1,19 @@
 """`glidepath send` and `glidepath decide`: what is said to a run waits in its store."""
 
+import asyncio
 import json
 import shlex
 
 import pytest
 
+from glidepath import Agent, Limits, tool
 from glidepath.cli.layers import LoadedSettings
 from glidepath.cli.notes import ways_on
 from glidepath.messages import ToolCall
 from glidepath.outcome import AgentState, LoopOutcome, PendingCall, RunResult
+from glidepath.sessions import SqliteStore
+from glidepath.testing import ScriptedModel
+from glidepath.testing import call as say_call
 
 from .shell_user import glidepath
 
@@ -177,3 +182,27 @@ def test_several_waiting_calls_are_named_each_with_its_way_to_decide():
     one, first, two, second, _ = ways_on("s", LoadedSettings({}, None, found=False), result)
     assert (one, two) == ("waiting for a decision: ask(n=1)", "waiting for a decision: ask(n=2)")
     assert (first.endswith(" s c1 approve"), second.endswith(" s c2 approve")) == (True, True)
+
+
+def test_what_waits_in_a_child_is_decided_at_its_root(tmp_path):
+    @tool(requires_approval=True)
+    async def pay(amount: int) -> str:
+        """Pay."""
+        return f"paid {amount}"
+
+    async def fly():
+        store = SqliteStore(tmp_path / "runs.db")
+        clerk = Agent(model=ScriptedModel([say_call("pay", amount=3)]), tools=[pay], limits=Limits(max_iterations=3))
+        turns = ScriptedModel([say_call("clerk", task="pay")])
+        lead = Agent(model=turns, tools=[clerk.as_tool("clerk", "Pays")], limits=Limits(max_iterations=3), store=store)
+        result = await lead.run("go", session="lead")
+        below = [entry.session_id for entry in await store.entries("lead/")]
+        await store.close()
+        return result, below
+
+    result, (child,) = asyncio.run(fly())
+    (here,), (there,) = result.pending, result.children[0].pending
+    refused = glidepath("decide", child, there.call.id, "approve", *STORE, folder=tmp_path)
+    assert refused.code == 2
+    assert f"glidepath decide lead with the call {here.call.id}" in refused.err
+    assert glidepath("decide", "lead", here.call.id, "approve", *STORE, folder=tmp_path).code == 0

@@ -8,7 +8,6 @@ from glidepath.cli.agent_maker import make_store
 from glidepath.cli.stores import store_path
 from glidepath.errors import ConfigurationError
 from glidepath.sessions import SqliteStore
-from glidepath.sessions.owner import this_owner
 
 from .shell_user import glidepath
 from .test_resume import last_line
@@ -118,34 +117,6 @@ def test_an_agent_cannot_write_into_the_store_it_runs_with(tmp_path):
     for name in ("kept", "kept-wal", "kept-shm"):
         assert place.protection.refusal([name])
     assert not place.protection.refusal(["other"])
-
-
-# --- migrating ----------------------------------------------------------------------------------------------------
-
-
-def test_a_store_is_migrated_into_another(tmp_path):
-    for _ in range(2):
-        assert glidepath("run", "go", *HELLO, "--store", "one.db", folder=tmp_path).code == 0
-    before = glidepath("sessions", "list", "--json", "--store", "one.db", folder=tmp_path).out
-    ran = glidepath("sessions", "migrate", "two.db", "--store", "one.db", folder=tmp_path)
-    assert ran.code == 0, ran
-    assert "2 sessions copied to" in ran.err
-    listed = glidepath("sessions", "list", "--json", "--store", "two.db", folder=tmp_path).out
-    assert listed.count("session_") == before.count("session_")
-    again = glidepath("sessions", "migrate", "one.db", "--store", "one.db", folder=tmp_path)
-    assert again.code == 2
-    assert "name another store" in again.err
-
-
-def test_what_cannot_be_migrated_is_told(tmp_path):
-    assert glidepath("run", "go", *HELLO, "--store", "one.db", folder=tmp_path).code == 0
-    store = SqliteStore(tmp_path / "one.db")
-    lease = asyncio.run(store.claim("busy", this_owner()))
-    ran = glidepath("sessions", "migrate", "two.db", "--store", "one.db", folder=tmp_path)
-    assert ran.code == 1
-    assert "busy stays: session 'busy' has a run in flight" in ran.err
-    asyncio.run(store.release(lease))
-    asyncio.run(store.close())
 
 
 @pytest.mark.parametrize("line", ["run hi --resume x", "run hi --last", "resume x", "send x y"])

@@ -79,6 +79,15 @@ def test_the_image_has_every_extra_and_no_development_tools():
     assert not {"pytest", "mypy", "ruff", "pyright", "playwright", "hypothesis"} & set(pins["image.txt"])
 
 
+def test_the_wheel_of_the_image_is_built_by_what_is_pinned():
+    text = (DEPLOY / "Dockerfile").read_text()
+    assert "--require-hashes -r build.txt" in text
+    assert "--no-build-isolation" in text, "else pip fetches the newest hatchling"
+    pins = pinned("build.txt")
+    assert "hatchling" in pins
+    assert pins.items() <= pinned("constraints.txt").items()
+
+
 def pinned(file):
     text = (ROOT / "requirements" / file).read_text()
     return dict(re.findall(r"^([a-z0-9._-]+)(?:\[[^\]]*\])?==(\S+)", text, re.MULTILINE))

@@ -33,6 +33,7 @@ FRESH = (
 LATER = {  # first words of a block: why it only runs in the campaign
     "make demo": "it installs everything from a package index",
     "pip install": "it installs from a package index",
+    "glidepath gate run": "it needs Claude Code and Codex; tests/gate/test_run.py runs other commands behind a gate",
     "glidepath chat": "it needs a terminal; tests/cli/test_chat.py drives the chat in one with every change",
     "make deck": "it installs from npm and builds",
     "glidepath serve": "it takes the port that the line names, which another program may have",

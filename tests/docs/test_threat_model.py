@@ -8,6 +8,46 @@ from .pages import ROOT, tables
 
 PAGE = ROOT / "docs" / "threat-model.md"
 COLUMNS = ["row", "who, with what", "can", "cannot, because", "tests"]
+ROWS = [
+    "caller-nobody",
+    "caller-network",
+    "caller-page",
+    "key-view",
+    "key-run",
+    "key-approve",
+    "key-control",
+    "key-budget",
+    "key-lost",
+    "mcp-session",
+    "user-argv",
+    "user-files",
+    "user-log",
+    "user-port",
+    "viewer-chats",
+    "auditor-who",
+    "folder-cloned",
+    "folder-changed",
+    "file-outside",
+    "file-protected",
+    "file-planted",
+    "file-secret",
+    "file-attached",
+    "file-journal",
+    "file-export",
+    "model-call",
+    "model-haste",
+    "model-always",
+    "text-stranger",
+    "text-client",
+    "tool-sandboxed",
+    "tool-landlock",
+    "server-names",
+    "server-bytes",
+    "server-login",
+    "server-words",
+    "server-stdio",
+]
+"""Every row, by name: one that is taken out of the page is missed here."""
 FILE = re.compile(r"\[[\w/]+\]\(\.\./(tests/[\w/]+\.py)\): ([^;]+)")
 
 
@@ -19,8 +59,7 @@ def test_every_table_of_the_page_has_the_same_columns():
     heads = [head for head, *_ in tables(PAGE)]
     assert heads
     assert all(head == COLUMNS for head in heads)
-    names = [row[0] for row in rows()]
-    assert len(set(names)) == len(names)
+    assert [row[0] for row in rows()] == ROWS
 
 
 @pytest.mark.parametrize("row", rows(), ids=lambda row: row[0])

@@ -29,7 +29,3 @@ def test_a_name_is_kept_where_it_was_asked_for():
     assert (
         late("glidepath.plugins", channel=("ChannelSteering",))("ChannelSteering") is vars(package)["ChannelSteering"]
     )
-
-
-def test_all_other_names_are_asked_for_elsewhere():
-    assert late("glidepath.plugins", str.upper)("other") == "OTHER"

@@ -2,7 +2,10 @@
 
 import json
 import math
+from collections.abc import Mapping
 from decimal import Decimal
+from types import NoneType, UnionType
+from typing import get_args, get_origin, get_type_hints
 
 import pytest
 from hypothesis import given, settings
@@ -190,9 +193,28 @@ SPECIAL = {
 }
 
 
+def sample_of(hint):
+    """A value of this type, where it is a plain one: a new event needs nothing here."""
+    kinds = get_args(hint) if isinstance(hint, UnionType) else (hint,)
+    kind = next(one for one in kinds if one is not NoneType)
+    plain = {str: "text", int: 3, float: 0.5, bool: True, bytes: b"x", Decimal: Decimal("0.1")}
+    if kind in plain:
+        return plain[kind]
+    inner = [sample_of(one) for one in get_args(kind) if one is not ...]
+    return dict([inner]) if issubclass(get_origin(kind), Mapping) else get_origin(kind)(inner)
+
+
 def event_of(kind):
-    names = kind.__struct_fields__[4:]
-    return kind("r1", "r0", 7, 1.5, *[SPECIAL.get((kind.__name__, name), FIELDS[name]) for name in names])
+    names, hints = kind.__struct_fields__[4:], get_type_hints(kind)
+    known = {name: value for (event, name), value in SPECIAL.items() if event == kind.__name__}
+    given = {**FIELDS, **known}
+    return kind("r1", "r0", 7, 1.5, *[given[name] if name in given else sample_of(hints[name]) for name in names])
+
+
+def test_a_new_event_of_plain_fields_needs_no_sample_here():
+    assert sample_of(str | None) == "text"
+    assert sample_of(tuple[str, ...]) == ("text",)
+    assert sample_of(Mapping[str, int] | None) == {"text": 3}
 
 
 # --- messages and deltas --------------------------------------------------------------------------------------
