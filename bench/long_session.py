@@ -14,7 +14,7 @@ from pathlib import Path
 from glidepath import Agent, Limits, Usage, tool
 from glidepath.sessions import SqliteStore
 from glidepath.sessions.archive import read_journal
-from glidepath.sessions.bases import folded_state
+from glidepath.sessions.bases import read_folded_state
 from glidepath.testing import ScriptedModel, call, say
 
 RUN = 50
@@ -67,7 +67,7 @@ async def row(kind, turns, folder):
         await store.close()
 
     async def from_base():
-        await folded_state(opened(), "s", head)
+        await read_folded_state(opened(), "s", head)
 
     based, whole, first = await cpu(from_base), await cpu(lambda: read_journal(store, "s")), await cpu(anew)
     again = await cpu(lambda: prompt(store))

@@ -115,12 +115,12 @@ ROWS = (
 def declarations(owner):
     """Every field of a class with its type as it is written, and its setting."""
     from glidepath import GuardrailsConfig, Limits, LoopConfig
-    from glidepath.setting import declared
+    from glidepath.setting import settings_of
 
     kinds = {"LoopConfig": LoopConfig, "Limits": Limits, "GuardrailsConfig": GuardrailsConfig}
     tree = ast.parse((PACKAGE / OWNERS[owner]).read_text(encoding="utf-8"))
     (found,) = [node for node in tree.body if isinstance(node, ast.ClassDef) and node.name == owner]
-    settings = declared(kinds[owner])
+    settings = settings_of(kinds[owner])
     for node in found.body:
         if isinstance(node, ast.AnnAssign):
             given = {one.arg: ast.unparse(one.value) for one in node.value.keywords}

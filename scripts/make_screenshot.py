@@ -9,10 +9,10 @@ import tempfile
 from pathlib import Path
 
 from glidepath.cli.chat.app import ChatApp
-from glidepath.cli.chat.talk import Talk
+from glidepath.cli.chat.talk import Conversation
 from glidepath.cli.layers import gather
 from glidepath.cli.parser import make_parser
-from glidepath.cli.world import World
+from glidepath.cli.world import CliContext
 from glidepath.messages import Usage
 from glidepath.testing import ScriptedModel, call, hang, say
 
@@ -42,8 +42,8 @@ async def draw(folder: Path) -> None:
     (folder / "handbook").mkdir()
     (folder / "handbook" / "leave.md").write_text("Leave changed from 28 to 30 days.\nExpiry changed to June 30.\n")
     argv = ["chat", "--model", "python:make_screenshot:model", "--max-budget-usd", "0.50", "--max-tokens", "200k"]
-    world = World(environ={}, folder=folder, now=lambda: 0.0)
-    talk = Talk(gather(make_parser(["chat"]).parse_args(argv), world), world)
+    world = CliContext(environ={}, folder=folder, now=lambda: 0.0)
+    talk = Conversation(gather(make_parser(["chat"]).parse_args(argv), world), world)
     talk.model = "anthropic:claude-sonnet-4-5"
     app = ChatApp(talk)
     app.title = "glidepath chat"

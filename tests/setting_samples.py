@@ -2,7 +2,7 @@
 
 import math
 
-from glidepath.setting import declared
+from glidepath.setting import settings_of
 
 _OTHERS = {"int": (3, 4), "count": (3, 4), "seconds": (4.5, 5.5), "number": (0.5, 0.7), "text": ("other", "another")}
 _COUNTS = ["five", 5.0, math.nan, -1, True, [5]]
@@ -21,12 +21,12 @@ _WRONG = {
 
 def filled_in(owner, given):
     """For every field of a class of settings the value given, or another one than its default."""
-    return {name: given[name] if name in given else another(owner, name) for name in declared(owner)}
+    return {name: given[name] if name in given else another(owner, name) for name in settings_of(owner)}
 
 
 def another(owner, name):
     """A value that is not the default; KeyError for a kind of which a test must name one."""
-    one, default = declared(owner)[name], _default(owner, name)
+    one, default = settings_of(owner)[name], _default(owner, name)
     kind = one.kind.removesuffix("?")
     if kind == "bool":
         return not default
@@ -35,7 +35,7 @@ def another(owner, name):
 
 def wrong_for(owner, named):
     """Pairs of a field and wrong values, for every field that is not named."""
-    return [(name, _WRONG[one.kind.removesuffix("?")]) for name, one in declared(owner).items() if name not in named]
+    return [(name, _WRONG[one.kind.removesuffix("?")]) for name, one in settings_of(owner).items() if name not in named]
 
 
 def _default(owner, name):

@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from glidepath import Agent, Limits
-from glidepath.errors import ConfigurationError, install_line, needed
+from glidepath.errors import ConfigurationError, install_line, require_extra
 from glidepath.testing import ScriptedModel, say
 
 from .cli.shell_user import glidepath
@@ -83,9 +83,9 @@ def test_a_package_that_lacks_something_itself_is_a_configuration_error_that_nam
     (tmp_path / "vendor_sdk.py").write_text("import vendor\n")
     monkeypatch.syspath_prepend(tmp_path)
     with pytest.raises(ConfigurationError, match=r"imported \(ModuleNotFoundError: No module named 'vendor'\): pip"):
-        needed("vendor_sdk", "this needs it", "mcp")
+        require_extra("vendor_sdk", "this needs it", "mcp")
     with pytest.raises(ConfigurationError, match=r"this needs it: pip install"):
-        needed("vendor.sdk", "this needs it", "mcp")
+        require_extra("vendor.sdk", "this needs it", "mcp")
 
 
 def test_a_server_without_its_package_says_how_to_install_it(monkeypatch):

@@ -170,13 +170,13 @@ class _Frozen:
     clear = pop = popitem = setdefault = update = append = extend = insert = remove = reverse = sort = _refuse
 
     def __deepcopy__(self, _: object) -> Any:
-        return thawed(self)
+        return thaw(self)
 
     def __copy__(self) -> Any:
         return self.copy()  # type: ignore[attr-defined]
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return thawed, (thawed(self),)
+        return thaw, (thaw(self),)
 
 
 class _FrozenDict(_Frozen, dict):  # type: ignore[type-arg]
@@ -187,18 +187,18 @@ class _FrozenList(_Frozen, list):  # type: ignore[type-arg]
     __slots__ = ()
 
 
-def frozen(data: object) -> Any:
+def freeze(data: object) -> Any:
     """A deep copy of plain data that cannot be changed; a dict is still a dict and a list a list, for every encoder."""
     if isinstance(data, dict):
-        return _FrozenDict((key, frozen(value)) for key, value in data.items())
-    return _FrozenList(frozen(item) for item in data) if isinstance(data, list) else data
+        return _FrozenDict((key, freeze(value)) for key, value in data.items())
+    return _FrozenList(freeze(item) for item in data) if isinstance(data, list) else data
 
 
-def thawed(data: object) -> Any:
+def thaw(data: object) -> Any:
     """A deep copy of plain data, dicts and lists all the way down, that is the reader's own."""
     if isinstance(data, dict):
-        return {key: thawed(value) for key, value in data.items()}
-    return [thawed(item) for item in data] if isinstance(data, list) else data
+        return {key: thaw(value) for key, value in data.items()}
+    return [thaw(item) for item in data] if isinstance(data, list) else data
 
 
 schema = msgspec.json.schema

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from glidepath._wire import WireError, replace
 from glidepath.messages import Message, codec
-from glidepath.plurals import how_many
+from glidepath.plurals import pluralize
 from glidepath.run import Opinion, about, opinion, report, take_all, to_read
 from glidepath.spi import PollContext
 from glidepath.spi.hooks import as_message
@@ -31,10 +31,10 @@ def poll(run: Run, hook: str) -> Awaitable[bool] | None:
     known = turn.contexts.get(PollContext) or about(run, PollContext, messages=to_read(run, run.transcript.messages))
     context = replace(known, iteration=turn.iterations)
     heard = opinion(run, hook, voices, context)
-    return None if heard is None else _kept(run, hook, voices, context, heard)
+    return None if heard is None else _poll_rest(run, hook, voices, context, heard)
 
 
-async def _kept(
+async def _poll_rest(
     run: Run,
     hook: str,
     voices: Iterator[tuple[str, Any]],
@@ -65,4 +65,4 @@ def _keep(run: Run, hook: str, name: str, answer: Any) -> None:
             kept.append(message)
     run.transcript.wait(kept)
     if fault is not None:
-        report(run, hook, name, fault, f"kept {how_many(len(kept), 'message')}" if kept else "skipped")
+        report(run, hook, name, fault, f"kept {pluralize(len(kept), 'message')}" if kept else "skipped")

@@ -13,15 +13,15 @@ from collections.abc import Callable
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from glidepath.errors import ConfigurationError, shown
+from glidepath.errors import ConfigurationError, short_repr
 from glidepath.outcome import AgentState, ResourceAction, ResourceValidation
-from glidepath.plurals import how_many
+from glidepath.plurals import pluralize
 from glidepath.spi import ResourceConstraint, ResourceContext
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable
 
-    from glidepath.run.switches import Lookout
+    from glidepath.run.switches import KillSwitchPoller
 
 __all__ = [
     "CostLimitConstraint",
@@ -79,10 +79,10 @@ class FunctionConstraint(ResourceConstraint):
     def validate(self, context: ResourceContext) -> Any:
         """What the function answers."""
         answer = self.function(context)
-        return _awaited(answer) if hasattr(answer, "__await__") else _OK if answer is None else answer
+        return _await_answer(answer) if hasattr(answer, "__await__") else _OK if answer is None else answer
 
 
-async def _awaited(answer: Awaitable[Any]) -> Any:
+async def _await_answer(answer: Awaitable[Any]) -> Any:
     said = await answer
     return _OK if said is None else said
 
@@ -90,7 +90,7 @@ async def _awaited(answer: Awaitable[Any]) -> Any:
 def _positive(value: object, field: str) -> None:
     number = value if isinstance(value, int | float | Decimal) and not isinstance(value, bool) else 0
     if (isinstance(number, Decimal) and number.is_nan()) or not 0 < number < FOREVER:
-        raise ConfigurationError(f"{field} must be a finite number greater than 0, not {shown(value, 100)}")
+        raise ConfigurationError(f"{field} must be a finite number greater than 0, not {short_repr(value, 100)}")
 
 
 class MaxIterationConstraint(_BuiltIn):
@@ -109,7 +109,7 @@ class MaxIterationConstraint(_BuiltIn):
         if context.iteration < self.max_iterations and not spent:
             return _OK
         return ResourceValidation.violation(
-            f"the limit of {how_many(self.max_iterations, 'model turn')} is reached",
+            f"the limit of {pluralize(self.max_iterations, 'model turn')} is reached",
             iteration=context.iteration,
             max_iterations=self.max_iterations,
         )
@@ -129,7 +129,7 @@ class TokenBudgetConstraint(_BuiltIn):
         if context.tokens_used < self.max_tokens and context.remaining().tokens != 0:
             return _OK
         return ResourceValidation.violation(
-            f"the budget of {how_many(self.max_tokens, 'token')} is used up, the landing reserve apart",
+            f"the budget of {pluralize(self.max_tokens, 'token')} is used up, the landing reserve apart",
             tokens_used=context.tokens_used,
             max_tokens=self.max_tokens,
         )
@@ -145,7 +145,7 @@ class CostLimitConstraint(_BuiltIn):
             cost = Decimal("NaN" if isinstance(max_cost, bool) else max_cost)
         except (ArithmeticError, TypeError, ValueError):
             raise ConfigurationError(
-                f"max_cost must be an amount in dollars such as '0.50', not {shown(max_cost, 100)}"
+                f"max_cost must be an amount in dollars such as '0.50', not {short_repr(max_cost, 100)}"
             ) from None
         _positive(cost, "max_cost")
         self.max_cost = cost
@@ -176,7 +176,7 @@ class ToolCallLimitConstraint(_BuiltIn):
         if context.tool_calls < self.max_tool_calls:
             return _OK
         return ResourceValidation.violation(
-            f"the limit of {how_many(self.max_tool_calls, 'tool call')} is reached",
+            f"the limit of {pluralize(self.max_tool_calls, 'tool call')} is reached",
             tool_calls=context.tool_calls,
             max_tool_calls=self.max_tool_calls,
         )
@@ -243,9 +243,9 @@ class KillSwitchConstraint(_BuiltIn):
             raise ConfigurationError(f"switch must be an event, a path or a function, not {switch!r:.100}")
         self.may_block = self._path is not None
         self._folder_seen = False
-        from glidepath.run.switches import Lookouts
+        from glidepath.run.switches import KillSwitchPollers
 
-        self._lookouts = Lookouts()
+        self._lookouts = KillSwitchPollers()
 
     def _file_exists(self) -> bool:
         """Whether the file is there; raises `OSError` when that cannot be told."""
@@ -267,7 +267,7 @@ class KillSwitchConstraint(_BuiltIn):
         else:
             self._folder_seen = True
 
-    def lookout(self) -> Lookout:
+    def lookout(self) -> KillSwitchPoller:
         """How the running event loop sees it: what was read last, for all runs of the loop."""
         return self._lookouts.here(self)
 
@@ -306,7 +306,7 @@ class DefaultResourceConstraint(_BuiltIn):
             raise ConfigurationError(
                 f"limits must be a Limits such as Limits(max_iterations=10), not {type(limits).__name__}"
             )
-        self.parts: tuple[_BuiltIn, ...] = built_in(limits, landing_seconds=landing_seconds)
+        self.parts: tuple[_BuiltIn, ...] = make_limit_constraints(limits, landing_seconds=landing_seconds)
 
     def check(self, context: ResourceContext) -> ResourceValidation:
         """The first violation among the parts, the most severe first."""
@@ -331,7 +331,7 @@ LIMIT_KINDS: tuple[type[_BuiltIn], ...] = tuple(kind for kind in _BuiltIn.__subc
 """Every kind of limit, in the order in which they are asked."""
 
 
-def built_in(limits: object, *, landing_seconds: float = 0.0) -> tuple[_BuiltIn, ...]:
+def make_limit_constraints(limits: object, *, landing_seconds: float = 0.0) -> tuple[_BuiltIn, ...]:
     """One constraint for each limit that is set."""
     chosen = [kind for kind in LIMIT_KINDS if getattr(limits, kind.limit) is not None]
     return tuple([kind.made(limits, landing_seconds) for kind in chosen])

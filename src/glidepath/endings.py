@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING
 from glidepath.admit import poll
 from glidepath.ask.attempt import Reply
 from glidepath.ask.booking import SLICE
-from glidepath.errors import ModelError, RefusedError, told
+from glidepath.errors import ModelError, RefusedError, describe_error
 from glidepath.events import GuardTripped, HookFailed, RunPaused
 from glidepath.execute import answer_open_calls
 from glidepath.guards.truncation import stitch
-from glidepath.landing.ladder import fitted, land, not_executed, summary
+from glidepath.landing.ladder import explain_not_executed, fit_output, land, summary
 from glidepath.messages import StopReason, visible
 from glidepath.outcome import AgentState, LoopOutcome, ResultKind, StopCause
 from glidepath.plaintext import NAME as FALLBACK
 from glidepath.plaintext import nudge, speak, take_as_call
-from glidepath.plurals import how_many
+from glidepath.plurals import pluralize
 from glidepath.run import Ending, Touchdown, Verdict
 from glidepath.run.error_log import log_error
 from glidepath.spi import Recovery, Stop
@@ -31,7 +31,7 @@ _log = logging.getLogger("glidepath")
 NOT_DECIDED = "The run waits for a decision."
 
 
-def take(run: Run, reply: Reply) -> None:
+def append_reply(run: Run, reply: Reply) -> None:
     """The reply joins the transcript and ends the model's part of the turn."""
     text, answer = reply.text, run.answer
     run.turn.take(reply.message)
@@ -73,7 +73,7 @@ def _look_for_delivery(run: Run, reply: Reply) -> None:
 # --- the model stopped by itself --------------------------------------------------------------------------------
 
 
-def delivered(run: Run) -> Ending:
+def deliver(run: Run) -> Ending:
     """The run finished by itself: DONE, or WRAPPED_UP when it had been told to."""
     cause = run.descent.notice or run.descent.withdrawal
     text = run.answer.text or (run.turn.results[-1].text if run.turn.results else "")  # a terminal tool's may be it
@@ -87,7 +87,7 @@ def delivered(run: Run) -> Ending:
     output = None
     if run.plan.output is not None:
         try:
-            output = fitted(run)
+            output = fit_output(run)
         except OutputError as error:
             return failure(run, "output_type", f"the answer does not fit output_type: {error}")
     return Ending(state=AgentState.COMPLETED, outcome=outcome, cause=cause, text=text, output=output)
@@ -99,7 +99,7 @@ def _ask_again(run: Run) -> bool:
     if output is None:
         return False
     try:
-        fitted(run)
+        fit_output(run)
     except OutputError as error:
         if run.answer.output_repaired:
             return False
@@ -112,7 +112,7 @@ def _ask_again(run: Run) -> bool:
     return False
 
 
-async def close_out(run: Run, reply: Reply) -> Ending | None:
+async def finish_without_calls(run: Run, reply: Reply) -> Ending | None:
     """A reply without tool calls: rescue it, follow it up, or be done. None: the run continues."""
     ending = _beyond_rescue(run, reply)
     if ending is not None or _continues(run, reply):
@@ -130,7 +130,7 @@ async def close_out(run: Run, reply: Reply) -> Ending | None:
         run.answer.start_over()
         return None
     elif not await _has_follow_up(run) and not run.transcript.waiting:
-        return delivered(run)
+        return deliver(run)
     run.answer.rescue()
     if not reply.truncated:
         run.answer.start_over()
@@ -155,14 +155,14 @@ def _beyond_rescue(run: Run, reply: Reply) -> Ending | None:
     """A refusal, a text that counts as a delivery, or one silent stop too many."""
     budget = run.plan.config.empty_outcome_retry_budget
     if reply.refused:
-        answer_open_calls(run, ResultKind.SKIPPED, not_executed(run, "the reply was a refusal"))
-        return delivered(run)
+        answer_open_calls(run, ResultKind.SKIPPED, explain_not_executed(run, "the reply was a refusal"))
+        return deliver(run)
     if run.plan.config.plain_text_terminal_fallback_tool is not None and (spoken := run.turn.open_calls()):
         speak(run, spoken[0])
-        return delivered(run)
+        return deliver(run)
     if budget is not None and run.answer.empty_outcomes >= budget:
         return failure(
-            run, "empty_outcome", f"no tool was called {how_many(run.answer.empty_outcomes + 1, 'time')} in a row"
+            run, "empty_outcome", f"no tool was called {pluralize(run.answer.empty_outcomes + 1, 'time')} in a row"
         )
     return None
 
@@ -195,7 +195,7 @@ def _rescue(run: Run, reply: Reply) -> Recovery | None:
         except KeyboardInterrupt:
             raise
         except BaseException as error:
-            reason = f"the guard failed: {told(error)}"
+            reason = f"the guard failed: {describe_error(error)}"
             log_error(run, f"guard {guard.name!r}", error, "the run fails")
             run.emit(HookFailed, guard.name, "guard", reason, "the run fails")
             return Recovery(reason=guard.name, fail=reason)
@@ -222,7 +222,7 @@ def _cut_off(run: Run, reason: str) -> Ending:
     return Ending(state=AgentState.COMPLETED, outcome=LoopOutcome.CUT_OFF, cause=cause, text=text, partial=True)
 
 
-def paused(run: Run) -> Ending:
+def pause_run(run: Run) -> Ending:
     """A person must decide; everything else of the batch is done. The turn ends when the run continues."""
     run.turn.end()
     run.emit(RunPaused, tuple(pending.call.id for pending in run.turn.pending))
@@ -235,13 +235,13 @@ def paused(run: Run) -> Ending:
 # --- failures ---------------------------------------------------------------------------------------------------
 
 
-def failed(run: Run, error: ModelError) -> Ending:
+def fail_run(run: Run, error: ModelError) -> Ending:
     """The provider gave no usable reply."""
     if isinstance(error, RefusedError):
         run.turn.stop(StopReason.REFUSAL)
     elif run.turn.stop_reason is None or run.turn.is_open:
         run.turn.stop(StopReason.ERROR)
-    return failure(run, "provider", told(error), error=type(error).__name__)
+    return failure(run, "provider", describe_error(error), error=type(error).__name__)
 
 
 def failure(run: Run, source: str, reason: str, **metrics: object) -> Ending:
@@ -252,7 +252,7 @@ def failure(run: Run, source: str, reason: str, **metrics: object) -> Ending:
     return Ending(state=AgentState.ERROR, outcome=LoopOutcome.FAILED, cause=cause, text=text, partial=True)
 
 
-async def salvaged(run: Run, defect: BaseException) -> Ending:
+async def end_after_defect(run: Run, defect: BaseException) -> Ending:
     """How a run ends whose loop raised: Ctrl-C and the caller's cancellation land it, anything else is a defect.
 
     Every call has its result, and the best text is kept, in either case.
@@ -261,14 +261,16 @@ async def salvaged(run: Run, defect: BaseException) -> Ending:
         run.turn.change_reply(None)  # it was not added any more: its text is kept, its calls are dropped
     try:
         if isinstance(defect, KeyboardInterrupt):
-            return await land(run, run.interrupted_by_hand().verdict)
+            return await land(run, run.make_manual_interrupt().verdict)
         if isinstance(defect, asyncio.CancelledError):
-            run.watch.delivered(defect)
+            run.watch.note_delivery(defect)
             if run.watch.interrupt is not None:
-                return await land(run, run.interrupted().verdict)
+                return await land(run, run.make_interrupt().verdict)
         answer_open_calls(run, ResultKind.CANCELLED, "Not executed: the run has failed.")
     except GeneratorExit:
         raise
     except BaseException as another:  # then at least there is a result
-        _log.error("%s: %s, while it was shut down after %s", run.run_id, told(another), told(defect))
-    return failure(run, "internal", told(defect))
+        _log.error(
+            "%s: %s, while it was shut down after %s", run.run_id, describe_error(another), describe_error(defect)
+        )
+    return failure(run, "internal", describe_error(defect))

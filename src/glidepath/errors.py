@@ -210,13 +210,13 @@ def readable() -> Iterator[None]:
     except (GlidepathError, KeyboardInterrupt):
         raise
     except BaseException as error:  # of a property, say: SystemExit must not end a program
-        raise ConfigurationError(f"the configuration cannot be read: {told(error)}") from error
+        raise ConfigurationError(f"the configuration cannot be read: {describe_error(error)}") from error
 
 
 # --- speaking of other people's objects -------------------------------------------------------------------------
 
 
-def words(error: BaseException) -> str:
+def message_of(error: BaseException) -> str:
     """The message of any exception, safe to write; empty if it has none."""
     try:
         text = str(error)
@@ -230,12 +230,12 @@ def words(error: BaseException) -> str:
 _DEEPEST = 3  # groups within groups whose errors are told
 
 
-def told(error: BaseException, depth: int = 0) -> str:
+def describe_error(error: BaseException, depth: int = 0) -> str:
     """Type and message of any exception, even if its own text fails; of a group also its first three exceptions."""
-    text = f"{type(error).__name__}: {words(error)}".removesuffix(": ")
+    text = f"{type(error).__name__}: {message_of(error)}".removesuffix(": ")
     if not isinstance(error, BaseExceptionGroup) or depth == _DEEPEST:
         return text
-    return f"{text}: {'; '.join(told(one, depth + 1) for one in inner_errors(error)[:3])}"
+    return f"{text}: {'; '.join(describe_error(one, depth + 1) for one in inner_errors(error)[:3])}"
 
 
 def inner_errors(group: BaseExceptionGroup[Any]) -> Sequence[BaseException]:
@@ -243,7 +243,7 @@ def inner_errors(group: BaseExceptionGroup[Any]) -> Sequence[BaseException]:
     return BaseExceptionGroup.exceptions.__get__(group)  # type: ignore[no-any-return]
 
 
-def shown(value: object, limit: int = 200) -> str:
+def short_repr(value: object, limit: int = 200) -> str:
     """The beginning of any object's repr, even if its repr fails."""
     try:
         return repr(value)[:limit]
@@ -262,7 +262,7 @@ def close_to(name: str, known: Iterable[str], cutoff: float = 0.6) -> str | None
     return next(iter(get_close_matches(name, list(known), n=1, cutoff=cutoff)), None)
 
 
-def needed(module: str, says: str, extra: str) -> Any:
+def require_extra(module: str, says: str, extra: str) -> Any:
     """The module of an optional package; if it cannot be imported, a `ConfigurationError` `says` who needs it."""
     from importlib import import_module
 
@@ -270,7 +270,9 @@ def needed(module: str, says: str, extra: str) -> Any:
         return import_module(module)
     except ImportError as error:
         absent = error.name is not None and f"{module}.".startswith(f"{error.name}.")
-        why = "" if absent else f", which cannot be imported ({told(error)})"  # it is there, and lacks something
+        why = (
+            "" if absent else f", which cannot be imported ({describe_error(error)})"
+        )  # it is there, and lacks something
         raise ConfigurationError(f"{says}{why}: {install_line(extra)}") from (None if absent else error)
 
 

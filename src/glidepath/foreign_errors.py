@@ -16,7 +16,7 @@ import traceback
 from collections.abc import Iterator
 from typing import Any
 
-from glidepath.errors import ToolError, inner_errors, told, words
+from glidepath.errors import ToolError, describe_error, inner_errors, message_of
 
 _log = logging.getLogger("glidepath")
 
@@ -76,7 +76,7 @@ def format_error(error: BaseException) -> str:
     except KeyboardInterrupt:
         raise
     except BaseException:  # its class, or the code that it points to, is stranger than we thought
-        return told(error)
+        return describe_error(error)
 
 
 def place_of(error: BaseException) -> str:
@@ -126,7 +126,7 @@ def _single(error: BaseException, depth: int) -> Iterator[str]:
         yield from traceback.format_tb(frames, limit=-MOST_FRAMES)
     kind = type(error)
     home = "" if kind.__module__ in ("builtins", "__main__") else f"{kind.__module__}."
-    yield f"{home}{kind.__qualname__}: {words(error)}".removesuffix(": ") + "\n"
+    yield f"{home}{kind.__qualname__}: {message_of(error)}".removesuffix(": ") + "\n"
     notes = vars(error).get("__notes__")
     yield from [f"{note}\n" for note in notes[:MOST_MEMBERS] if type(note) is str] if type(notes) is list else ()
     if isinstance(error, BaseExceptionGroup) and depth < DEEPEST:

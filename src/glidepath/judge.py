@@ -15,7 +15,7 @@ from types import CoroutineType
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from glidepath._wire import Record, encode, loads
-from glidepath.errors import shown, told
+from glidepath.errors import describe_error, short_repr
 from glidepath.events import ConstraintViolated, HookFailed
 from glidepath.ledger import dollars
 from glidepath.outcome import (
@@ -27,9 +27,9 @@ from glidepath.outcome import (
     StopCause,
     ValidationRecord,
 )
-from glidepath.run import Place, Stopped, Touchdown, Verdict, Why, interruptible_within
+from glidepath.run import CallScope, Stopped, Touchdown, Verdict, Why, interruptible_within
 from glidepath.run.error_log import log_error
-from glidepath.run.hooks import contained, to_read
+from glidepath.run.hooks import check_survivable, to_read
 from glidepath.run.inside import ASKED, recall
 from glidepath.run.run_transcript import AFTER_MODEL
 from glidepath.spi import ResourceConstraint, ResourceContext
@@ -57,7 +57,7 @@ async def judge(run: Run, checkpoint: str) -> None:
     A graceful verdict after the model spoke is kept until this turn's tools are done.
     """
     if run.watch.interrupt is not None:
-        raise run.interrupted()
+        raise run.make_interrupt()
     verdict = await (_walk(run) if not run.plan.custom else _walk_inside(run))
     # The first gentle verdict stands, so that the result names what came first; a hard one overrules it.
     if verdict is not None and (run.descent.verdict is None or not verdict.gentle):
@@ -65,8 +65,8 @@ async def judge(run: Run, checkpoint: str) -> None:
     if run.descent.verdict is not None and (checkpoint is not AFTER_MODEL or not run.descent.verdict.gentle):
         raise Touchdown(run.descent.verdict)
     # The timer may be late on a busy loop, and nothing new may start after the deadline.
-    if run.watch.overdue():  # a deadline from above, which no constraint of this run knows
-        raise run.interrupted()
+    if run.watch.interrupt_if_overdue():  # a deadline from above, which no constraint of this run knows
+        raise run.make_interrupt()
 
 
 def context_of(run: Run, checkpoint: str | None = None) -> ResourceContext:
@@ -119,7 +119,7 @@ async def _walk(run: Run) -> Verdict | None:
     answers: list[ResourceValidation | None] = []  # None: violated
     while True:
         waited: list[bool] = []
-        answer = _begin(_passed(left, context, answers, waited))
+        answer = _begin(_ask_until_objection(left, context, answers, waited))
         if answer is _ALL:
             break
         waited.append(True)
@@ -146,7 +146,7 @@ async def _walk(run: Run) -> Verdict | None:
             if name in run.audit.warned:
                 run.audit.calm(name)
                 _log.info("%s: %s: holds again", run.run_id, name)
-    run.audit.asked((context, quiet, chain, answers))
+    run.audit.record_answers((context, quiet, chain, answers))
     if worst is None or worst[0].severity < ResourceAction.GRACEFUL_EXIT.severity:
         return None
     return verdict_of(*worst)
@@ -154,7 +154,7 @@ async def _walk(run: Run) -> Verdict | None:
 
 async def _walk_inside(run: Run) -> Verdict | None:
     """The same, where constraints may start agents: those are children of the run."""
-    place = Place(run, "validate", ASKED)
+    place = CallScope(run, "validate", ASKED)
     INSIDE.set(place)
     try:
         return await _walk(run)
@@ -187,7 +187,7 @@ class _Begun(Record):
     error: BaseException | None = None
 
 
-async def _passed(
+async def _ask_until_objection(
     left: Iterator[ResourceConstraint],
     context: ResourceContext,
     answers: list[ResourceValidation | None],
@@ -228,19 +228,19 @@ async def _conclude(run: Run, constraint: ResourceConstraint, answer: object) ->
             validation = await interruptible_within(
                 answer.work, run.watch, run.plan.config.constraint_timeout, answer.waiting
             )
-        return weighed(constraint, validation)
+        return weigh_answer(constraint, validation)
     except BaseException as error:
-        contained(run, error)
-        what = f"failed: {told(error)}"
+        check_survivable(run, error)
+        what = f"failed: {describe_error(error)}"
         if isinstance(error, Stopped):
             hung = f"did not answer within {run.plan.config.constraint_timeout} s"
             what = hung if error.why is Why.TIMEOUT else "cancelled itself"
         else:
             log_error(run, f"constraint {constraint.name!r}", error, "the run lands")
-    return crashed(run, constraint, f"{constraint.name} {what}")
+    return make_crash_verdict(run, constraint, f"{constraint.name} {what}")
 
 
-def weighed(constraint: ResourceConstraint, validation: object) -> Weighed:
+def weigh_answer(constraint: ResourceConstraint, validation: object) -> Weighed:
     """What an answer asks for; raises for one that cannot be trusted."""
     if type(validation) is not ResourceValidation:
         raise TypeError(f"validate returned {type(validation).__name__}, not ResourceValidation")
@@ -249,16 +249,16 @@ def weighed(constraint: ResourceConstraint, validation: object) -> Weighed:
     for field, kind in (("violated", bool), ("reason", str), ("notice", str | None)):
         value = getattr(validation, field)
         if not isinstance(value, kind):
-            raise TypeError(f"validate returned a ResourceValidation whose {field} is {shown(value)}")
+            raise TypeError(f"validate returned a ResourceValidation whose {field} is {short_repr(value)}")
     action, state = constraint.on_violation(validation), constraint.state
     if type(action) is not ResourceAction:
         raise TypeError(f"on_violation returned {type(action).__name__}, not ResourceAction")
     if type(state) is not AgentState or state not in _LIMITED:
-        raise TypeError(f"its state is {shown(state)}, which is not a valid end state for a limit")
+        raise TypeError(f"its state is {short_repr(state)}, which is not a valid end state for a limit")
     return plain(validation), action, state
 
 
-def crashed(run: Run, constraint: ResourceConstraint, reason: str) -> Weighed:
+def make_crash_verdict(run: Run, constraint: ResourceConstraint, reason: str) -> Weighed:
     """A constraint that cannot answer is violated: a guard that crashes stops what it guards."""
     run.emit(HookFailed, constraint.name, "validate", reason, "the run lands")
     return ResourceValidation.violation(reason), ResourceAction.GRACEFUL_EXIT, AgentState.ERROR
@@ -270,7 +270,7 @@ def plain(validation: ResourceValidation) -> ResourceValidation:
     notice: Any = validation.notice
     return ResourceValidation(
         validation.violated,
-        clean(reason if isinstance(reason, str) else shown(reason)),
+        clean(reason if isinstance(reason, str) else short_repr(reason)),
         _figures(validation.metrics),
         clean(notice) if isinstance(notice, str) else None,
     )
@@ -279,11 +279,11 @@ def plain(validation: ResourceValidation) -> ResourceValidation:
 def _figures(metrics: Any) -> dict[str, Any]:
     try:
         items = islice(metrics.items(), MOST_FIGURES)  # its own mapping may have no end
-        return {clean(key if isinstance(key, str) else shown(key)): _figure(value) for key, value in items}
+        return {clean(key if isinstance(key, str) else short_repr(key)): _figure(value) for key, value in items}
     except KeyboardInterrupt:
         raise
     except BaseException:  # no mapping at all
-        return {} if metrics is None else {"metrics": clean(shown(metrics))}
+        return {} if metrics is None else {"metrics": clean(short_repr(metrics))}
 
 
 def _figure(value: object) -> Any:
@@ -294,7 +294,7 @@ def _figure(value: object) -> Any:
     except KeyboardInterrupt:
         raise
     except BaseException:
-        return clean(shown(value))
+        return clean(short_repr(value))
     return value if type(value) in _SCALARS else loads(written)
 
 
@@ -335,7 +335,7 @@ def note(run: Run, record: ValidationRecord) -> None:
         run.transcript.tell_later("constraint", record.constraint, validation.notice)
 
 
-def witness(run: Run, verdict: Verdict) -> None:
+def record_verdict(run: Run, verdict: Verdict) -> None:
     """What the watchdog or the ledger enforced between two checkpoints is recorded as the chain's violations do."""
     cause = verdict.cause
     action = ResourceAction.GRACEFUL_EXIT if verdict.gentle else ResourceAction.EMERGENCY_STOP

@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 Finder: TypeAlias = Callable[[str], Any]
 
 
-def late(package: str, /, **homes: tuple[str, ...]) -> Finder:
+def lazy_attributes(package: str, /, **homes: tuple[str, ...]) -> Finder:
     """The `__getattr__` of a package: `homes` are the modules below it, with the names that each of them has."""
 
     def find(name: str) -> Any:

@@ -19,7 +19,7 @@ from math import inf
 from glidepath._wire import Record, Value
 from glidepath.money import SATURATED, Price, pico
 from glidepath.outcome import dollars
-from glidepath.plurals import how_many
+from glidepath.plurals import pluralize
 from glidepath.spi.constraints import Remaining
 from glidepath.waiting import (
     Amount,
@@ -121,7 +121,7 @@ class Meter:
 
     def __repr__(self) -> str:
         figures = ((self.tokens, "token"), (self.turns, "turn"), (self.tool_calls, "tool call"))
-        return f"<Meter: {', '.join([how_many(*figure) for figure in figures])}>"
+        return f"<Meter: {', '.join([pluralize(*figure) for figure in figures])}>"
 
     @property
     def lineage(self) -> tuple[Meter, ...]:
@@ -431,7 +431,7 @@ class Meter:
     def _call_rooms(self, trading: Reservation | None, around: tuple[Meter, ...], *, fair: bool) -> Iterator[Room]:
         """For each limit: what fits now for a call, and with nothing in flight."""
         tree = self.tree
-        stays = tree.kept_by_stuck(self, around) if tree.members else {}
+        stays = tree.sum_kept_by_stuck(self, around) if tree.members else {}
         left = left_for_calls(self) if fair and tree.has_starts() else {}
         mine = _NO_AMOUNT if trading is None else Amount(trading.tokens, trading.money)
         for node in self.lineage:

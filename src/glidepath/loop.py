@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from glidepath.admit import poll
 from glidepath.ask import ask
 from glidepath.ask.booking import admit_to_budget
-from glidepath.endings import close_out, delivered, failed, paused, refuse_cut_calls, take
+from glidepath.endings import append_reply, deliver, fail_run, finish_without_calls, pause_run, refuse_cut_calls
 from glidepath.errors import ModelError
 from glidepath.execute import execute, finish_batch
-from glidepath.execute.doubt import settle
+from glidepath.execute.doubt import resolve_interrupted_calls
 from glidepath.judge import judge
 from glidepath.landing.ladder import land
 from glidepath.landing.notice import wind_down
@@ -19,13 +19,13 @@ from glidepath.run import Ending, Run, Touchdown
 from glidepath.run.run_transcript import AFTER_MODEL, AFTER_TOOLS, PRE_FLIGHT
 
 
-async def fly(run: Run, prompt: Sequence[Message]) -> Ending:
+async def run_loop(run: Run, prompt: Sequence[Message]) -> Ending:
     """Execute one run and report how it ended. Returns on every path, unless glidepath itself has a bug."""
     try:
         run.add_prompt(prompt)
-        settle(run)
+        resolve_interrupted_calls(run)
         await admit_to_budget(run)
-        ending = await _unfinished(run) if run.turn.is_open else None
+        ending = await _finish_earlier_part(run) if run.turn.is_open else None
         while ending is None:  # turn after turn, until the model, a tool, a limit or a person ends it
             if run.hooks.steering and (messages := poll(run, "steering")) is not None:
                 await messages
@@ -34,17 +34,17 @@ async def fly(run: Run, prompt: Sequence[Message]) -> Ending:
                 wind_down(run)
             run.open_turn()
             reply = await ask(run)
-            take(run, reply)
+            append_reply(run, reply)
             if not run.is_clear(AFTER_MODEL):
                 await judge(run, AFTER_MODEL)
             if not reply.calls or reply.refused:
-                ending = await close_out(run, reply)
+                ending = await finish_without_calls(run, reply)
             elif reply.truncated:
                 ending = refuse_cut_calls(run)
             elif await execute(run, reply.calls) or (run.turn.programs and await _finish_programs(run)):
-                ending = delivered(run)
+                ending = deliver(run)
             elif run.turn.pending:
-                ending = paused(run)
+                ending = pause_run(run)
             if ending is None and not run.is_clear(AFTER_TOOLS):
                 await judge(run, AFTER_TOOLS)
             run.close_turn()
@@ -52,7 +52,7 @@ async def fly(run: Run, prompt: Sequence[Message]) -> Ending:
     except Touchdown as touchdown:
         return await land(run, touchdown.verdict)
     except ModelError as error:
-        return failed(run, error)
+        return fail_run(run, error)
 
 
 async def _finish_programs(run: Run) -> bool:
@@ -61,15 +61,15 @@ async def _finish_programs(run: Run) -> bool:
     return await run_programs(run)
 
 
-async def _unfinished(run: Run) -> Ending | None:
+async def _finish_earlier_part(run: Run) -> Ending | None:
     """The turn that a resumed run had stopped in: its calls are finished first."""
     if not run.is_clear(AFTER_MODEL):
         await judge(run, AFTER_MODEL)
     if await finish_batch(run) or (run.turn.programs and await _finish_programs(run)):
         run.close_turn()
-        return delivered(run)
+        return deliver(run)
     if run.turn.pending:
-        return paused(run)
+        return pause_run(run)
     if not run.is_clear(AFTER_TOOLS):
         await judge(run, AFTER_TOOLS)
     run.close_turn()

@@ -226,7 +226,7 @@ stored_arguments: Any = ToolCall.__dict__["arguments"].__get__
 def _read(call: ToolCall) -> dict[str, Any]:
     kept: Any = stored_arguments(call)
     try:
-        return _wire.loads(kept) if type(kept) is _wire.Raw else _wire.thawed(kept)  # type: ignore[no-any-return]
+        return _wire.loads(kept) if type(kept) is _wire.Raw else _wire.thaw(kept)  # type: ignore[no-any-return]
     except RecursionError:  # an application made it, and nobody can write it: it never runs
         return kept  # type: ignore[no-any-return]
 
@@ -244,7 +244,7 @@ def visible(text: str) -> bool:
     return text[:1].isalnum() or any(char.isprintable() and not char.isspace() for char in text)
 
 
-def _joined(blocks: Sequence[Any]) -> str:
+def _join_text(blocks: Sequence[Any]) -> str:
     if len(blocks) == 1:
         only = blocks[0]
         return only.text if type(only) is TextBlock else ""
@@ -279,7 +279,7 @@ class UserMessage(Value, frozen=True, gc=False, tag_field="role", tag="user"):
     @property
     def text(self) -> str:
         """The text of all blocks."""
-        return self.content if isinstance(self.content, str) else _joined(self.content)
+        return self.content if isinstance(self.content, str) else _join_text(self.content)
 
 
 class TokenLogprob(Value, frozen=True, gc=False, omit_defaults=True):
@@ -338,7 +338,7 @@ class _One(Value, frozen=True, gc=False, array_like=True):
 
 
 class Two(Value, frozen=True, gc=False, array_like=True):
-    """Two blocks, as a message keeps them: see `packed`."""
+    """Two blocks, as a message keeps them: see `pack_blocks`."""
 
     first: Any
     second: Any
@@ -351,8 +351,8 @@ class _Cited(Value, frozen=True):
 class AssistantMessage(Value, frozen=True, gc=False, tag_field="role", tag="assistant"):
     """One reply of a model.
 
-    One or two blocks that a model streamed are kept without a tuple (`packed`): a transcript is thousands of these,
-    and nothing of it has to be looked at by the garbage collector then. They are still written.
+    One or two blocks that a model streamed are kept without a tuple (`pack_blocks`): a transcript is thousands of
+    these, and nothing of it has to be looked at by the garbage collector then. They are still written.
     """
 
     blocks: tuple[AssistantBlock, ...] = ()
@@ -369,7 +369,7 @@ class AssistantMessage(Value, frozen=True, gc=False, tag_field="role", tag="assi
         kept = _kept(self)
         if kept.__class__ is Two and kept.first.__class__ is TextBlock and kept.second.__class__ is ToolCall:
             return kept.first.text  # as nearly every reply with a call
-        return _joined(self.blocks)
+        return _join_text(self.blocks)
 
     @property
     def origins(self) -> tuple[str, ...]:
@@ -417,7 +417,7 @@ class AssistantMessage(Value, frozen=True, gc=False, tag_field="role", tag="assi
 _kept: Any = AssistantMessage.__dict__["blocks"].__get__  # as above: the field behind the property
 
 
-def _unpacked(message: AssistantMessage) -> tuple[AssistantBlock, ...]:
+def _unpack_blocks(message: AssistantMessage) -> tuple[AssistantBlock, ...]:
     kept: Any = _kept(message)
     return _wire.astuple(kept) if type(kept) is Two or type(kept) is _One else kept
 
@@ -426,10 +426,10 @@ def _parts(message: AssistantMessage) -> tuple[Any, ...]:
     return message.blocks, message.stop_reason, message.usage, message.error, message.model, message.info
 
 
-AssistantMessage.blocks = property(_unpacked)  # type: ignore[assignment]
+AssistantMessage.blocks = property(_unpack_blocks)  # type: ignore[assignment]
 
 
-def packed(blocks: Sequence[AssistantBlock]) -> Any:
+def pack_blocks(blocks: Sequence[AssistantBlock]) -> Any:
     """Blocks as a message that is made here keeps them."""
     if len(blocks) == 2:  # noqa: PLR2004 - most replies: a text and a call
         return Two(*blocks)
@@ -455,7 +455,7 @@ class ToolResultMessage(Value, frozen=True, gc=False, tag_field="role", tag="too
     @property
     def text(self) -> str:
         """The text the model reads."""
-        return self.content if isinstance(self.content, str) else _joined(self.content)
+        return self.content if isinstance(self.content, str) else _join_text(self.content)
 
 
 class CustomMessage(Value, frozen=True, gc=False, tag_field="role", tag="custom"):
@@ -484,7 +484,7 @@ class UnknownMessage(Value, frozen=True, gc=False, tag_field="role", tag="unknow
         return ""
 
 
-def placed(
+def place_result(
     reply: AssistantMessage, results: Sequence[ToolResultMessage], result: ToolResultMessage
 ) -> tuple[ToolResultMessage, ...]:
     """The results of a reply with one more: in the order of its calls."""
@@ -511,11 +511,11 @@ def origins_of(messages: Iterable[Message]) -> tuple[str, ...]:
         if isinstance(message, ToolResultMessage | UserMessage | AssistantMessage) and message.origins:
             found.update(dict.fromkeys(message.origins))
         if isinstance(message, UserMessage) and not isinstance(message.content, str):
-            found.update(dict.fromkeys([name for part in untrusted_parts(message) for name in part.origins]))
+            found.update(dict.fromkeys([name for part in find_untrusted_parts(message) for name in part.origins]))
     return tuple(found)
 
 
-def untrusted_parts(message: UserMessage) -> list[TextBlock]:
+def find_untrusted_parts(message: UserMessage) -> list[TextBlock]:
     """The parts of a message that the person did not write."""
     blocks = () if isinstance(message.content, str) else message.content
     return [block for block in blocks if isinstance(block, TextBlock) and block.origins]
@@ -530,7 +530,7 @@ def own_words(message: UserMessage) -> str:
     return "".join([block.text for block in message.content if isinstance(block, TextBlock) and not block.origins])
 
 
-def said_before(text: str) -> AssistantMessage:
+def make_earlier_reply(text: str) -> AssistantMessage:
     """A reply that a client sends as an earlier one of the assistant."""
     return AssistantMessage((TextBlock(text),), info=ReplyInfo(origins=(CLIENT,)))
 

@@ -6,7 +6,7 @@ from decimal import ROUND_CEILING, Decimal
 from typing import TYPE_CHECKING, Any
 
 from glidepath._wire import Value, settle_field
-from glidepath.errors import ConfigurationError, shown
+from glidepath.errors import ConfigurationError, short_repr
 from glidepath.quantities import EXACT
 
 if TYPE_CHECKING:
@@ -30,10 +30,12 @@ def pico(amount: Decimal | str | float, *, field: str) -> int:
         value = Decimal(str(amount) if isinstance(amount, float) else amount)
     except (ArithmeticError, TypeError, ValueError):
         raise ConfigurationError(
-            f"{field} must be an amount in dollars such as '0.50', not {shown(amount, 100)}"
+            f"{field} must be an amount in dollars such as '0.50', not {short_repr(amount, 100)}"
         ) from None
     if not value.is_finite() or not 0 <= value < MOST:
-        raise ConfigurationError(f"{field} must be a finite amount of at least 0 dollars, not {shown(amount, 100)}")
+        raise ConfigurationError(
+            f"{field} must be a finite amount of at least 0 dollars, not {short_repr(amount, 100)}"
+        )
     return int(EXACT.multiply(value, PICO).to_integral_value(ROUND_CEILING, context=EXACT))
 
 

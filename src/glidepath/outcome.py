@@ -14,7 +14,7 @@ from glidepath.burndown import BurnPoint, Use
 from glidepath.call_frames import CallFrame, Program
 from glidepath.errors import RunNotCompleted
 from glidepath.messages import Message, StopReason, ToolCall, ToolResultMessage, Usage, origins_of
-from glidepath.plurals import how_many
+from glidepath.plurals import pluralize
 from glidepath.quantities import EXACT
 from glidepath.result_kind import ResultKind as ResultKind  # noqa: PLC0414 - where everybody looks for it
 
@@ -413,7 +413,7 @@ class Snapshot(Value, frozen=True, kw_only=True):
 
     def __repr__(self) -> str:
         ended = "" if self.outcome is None else f", {self.outcome.name}"
-        return f"<Snapshot of {self.run_id}: {how_many(self.iterations, 'turn')}, {len(self.pending)} pending{ended}>"
+        return f"<Snapshot of {self.run_id}: {pluralize(self.iterations, 'turn')}, {len(self.pending)} pending{ended}>"
 
 
 def _head(text: str) -> str:
@@ -469,7 +469,7 @@ class RunResult(Value, Generic[OutputT], frozen=True, kw_only=True, dict=True):
             parts.append(f"cause={self.cause.source:.60}: {_head(self.cause.reason)}")
         if self.pending:
             parts.append(f"{len(self.pending)} pending")
-        parts.append(f"{how_many(self.iterations, 'turn')}, {how_many(self.usage.total, 'token')}")
+        parts.append(f"{pluralize(self.iterations, 'turn')}, {pluralize(self.usage.total, 'token')}")
         if self.cost is not None:
             parts.append(f"${self.cost:.6f}")
         return f"{', '.join(parts)}, text={_head(self.text)}>"
@@ -526,7 +526,7 @@ class RunResult(Value, Generic[OutputT], frozen=True, kw_only=True, dict=True):
         """State, outcome, spend and text at a glance, in a notebook."""
         from glidepath.burndown import notebook_card
 
-        used = f"{how_many(self.iterations, 'turn')}, {how_many(self.usage.total, 'token')}"
+        used = f"{pluralize(self.iterations, 'turn')}, {pluralize(self.usage.total, 'token')}"
         cost = "" if self.cost is None else f", ${self.cost:.6f}"
         cause = "" if self.cause is None else f"{self.cause.source}: {self.cause.reason}"
         head = f"{self.state.name} / {self.outcome.name}, {used}{cost}"

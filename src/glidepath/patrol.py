@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any
 
-from glidepath.errors import told
-from glidepath.judge import Weighed, context_of, crashed, note, record_of, verdict_of, weighed
+from glidepath.errors import describe_error
+from glidepath.judge import Weighed, context_of, make_crash_verdict, note, record_of, verdict_of, weigh_answer
 from glidepath.outcome import AgentState, ResourceAction
 from glidepath.run import Interrupt, Signal, closable
 from glidepath.run.run_transcript import IN_FLIGHT
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 PATIENCE = 0.5  # seconds for a question that is still open at the end of the run
 
 
-class Patrol:
+class PeriodicChecks:
     """Asks the constraints of one run that have `check_every`, each on its own clock, one question at a time.
 
     An emergency interrupts the run; a constraint that crashes or does not answer in time lands it at the next
@@ -42,7 +42,7 @@ class Patrol:
         task = loop.create_task(self._question(constraint, context), name="glidepath-check")
         self._open[task] = constraint
         self._timers[id(constraint)] = loop.call_later(self.run.plan.config.constraint_timeout, self._late, task)
-        task.add_done_callback(lambda done: self._answered(done, context))
+        task.add_done_callback(lambda done: self._on_answer(done, context))
 
     async def _question(self, constraint: ResourceConstraint, context: ResourceContext) -> Any:
         return await closable(_answer(constraint, context), self._is_over)
@@ -50,7 +50,7 @@ class Patrol:
     def _is_over(self) -> bool:
         return self.run.result is not None
 
-    def _answered(self, task: asyncio.Task[Any], context: ResourceContext) -> None:
+    def _on_answer(self, task: asyncio.Task[Any], context: ResourceContext) -> None:
         constraint = self._open.pop(task, None)
         answer = None if task.cancelled() else task.result()
         timer = None if constraint is None else self._timers.pop(id(constraint), None)
@@ -58,13 +58,13 @@ class Patrol:
             return  # too late: the run is over, or the constraint was given up
         timer.cancel()
         if isinstance(answer, BaseException):
-            reason = f"{constraint.name} failed: {told(answer)}"
-            self._conclude(constraint, context, crashed(self.run, constraint, reason))
+            reason = f"{constraint.name} failed: {describe_error(answer)}"
+            self._conclude(constraint, context, make_crash_verdict(self.run, constraint, reason))
             return
         try:
-            found = weighed(constraint, answer)
+            found = weigh_answer(constraint, answer)
         except BaseException as error:
-            found = crashed(self.run, constraint, f"{constraint.name} failed: {told(error)}")
+            found = make_crash_verdict(self.run, constraint, f"{constraint.name} failed: {describe_error(error)}")
         if self._conclude(constraint, context, found):
             self._wind(constraint)
 
@@ -73,7 +73,7 @@ class Patrol:
         del self._timers[id(constraint)]
         task.cancel()
         reason = f"{constraint.name} did not answer within {self.run.plan.config.constraint_timeout} s"
-        self._conclude(constraint, context_of(self.run, IN_FLIGHT), crashed(self.run, constraint, reason))
+        self._conclude(constraint, context_of(self.run, IN_FLIGHT), make_crash_verdict(self.run, constraint, reason))
 
     def _conclude(self, constraint: ResourceConstraint, context: ResourceContext, found: Weighed) -> bool:
         """Do what was found; whether to ask again."""

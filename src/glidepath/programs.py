@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any
 
 from glidepath._wire import replace
 from glidepath.call_frames import Program
-from glidepath.execute import admitted, close_batch, count_votes, follow_up, pend, run_jobs, start_jobs, waiting_job
-from glidepath.execute.calls import clear, decided, prepare
-from glidepath.execute.doubt import close_accounts, doubt, give_up_child, job_for, keep
-from glidepath.execute.guarding import apply, fatal_verdict, heeded, objection, stuck
+from glidepath.execute import admit_jobs, close_batch, count_votes, follow_up, pend, run_jobs, start_jobs, waiting_job
+from glidepath.execute.calls import apply_decisions, clear, prepare
+from glidepath.execute.doubt import append_result, close_accounts, doubt, give_up_child, job_for
+from glidepath.execute.guarding import apply, ask_after_guards, ask_before_guards, fatal_verdict, make_guard_verdict
 from glidepath.execute.job import UNKNOWN, Job
 from glidepath.judge import judge
 from glidepath.messages import ToolCall, ToolResultMessage, origins_of
@@ -27,7 +27,7 @@ from glidepath.run import Touchdown
 from glidepath.run.origins import hear
 from glidepath.run.paused_children import waits_in
 from glidepath.run.run_transcript import AFTER_TOOLS
-from glidepath.run.terms import asked_after, asked_before
+from glidepath.run.terms import find_after_guards, find_before_guards
 from glidepath.spi import CallGuard, Step
 from glidepath.tools import CallsMade, NeedsCalls, Tool
 from glidepath.tools.results import trim_result
@@ -49,17 +49,17 @@ async def run_programs(run: Run) -> bool:
     if run.journal is not None:
         run.journal.expect_earlier()  # their results join the transcript before those of calls that came later
     for call_id in tuple(run.turn.programs):
-        fatal = await _carried_on(run, call_id)
+        fatal = await _continue_program(run, call_id)
         if fatal is not None:
             raise Touchdown(fatal_verdict(fatal))
         if run.watch.interrupt is not None:
-            raise run.interrupted()
+            raise run.make_interrupt()
     done = not run.turn.pending and close_batch(run)
     run.turn.end_tools()
     return done
 
 
-async def _carried_on(run: Run, call_id: str) -> str | None:
+async def _continue_program(run: Run, call_id: str) -> str | None:
     """Make the calls of one program until it has its result or waits; returns why the run fails, if so."""
     one = _Program(run, call_id)
     try:
@@ -117,7 +117,7 @@ class _Program:
         if open_calls:
             if not self.landing:
                 self.landing = await self._coming_down()
-            made = self._turned_down(open_calls) if self.landing else await self._made(open_calls)
+            made = self._refuse_calls(open_calls) if self.landing else await self._make_calls(open_calls)
             known.update({message.call_id: message for message in made})
             results = tuple(known[call.id] for call in program.calls if call.id in known)
             origins = tuple(dict.fromkeys((*program.origins, *origins_of(made))))
@@ -139,7 +139,7 @@ class _Program:
         run = self.run
         try:
             if run.watch.sentry is not None:
-                await run.watch.sentry.cleared(run)
+                await run.watch.sentry.wait_until_clear(run)
             if not run.is_clear(AFTER_TOOLS):
                 await judge(run, AFTER_TOOLS)
         except Touchdown as touchdown:
@@ -152,7 +152,7 @@ class _Program:
             return run.descent.wind_down.reason
         return "the time of the run is nearly up" if run.watch.time() >= run.descent.soft_at else ""
 
-    def _turned_down(self, calls: Sequence[ToolCall]) -> list[ToolResultMessage]:
+    def _refuse_calls(self, calls: Sequence[ToolCall]) -> list[ToolResultMessage]:
         """The run is landing: nothing is called. The program may report what it has, but not keep asking."""
         self.refused += 1
         if self.refused > MOST_REFUSED:
@@ -160,7 +160,7 @@ class _Program:
         text = self.run.plan.config.texts.fill("not_executed", reason=f"the run is landing: {self.landing}")
         return [ToolResultMessage(call.id, call.name, text, is_error=True, kind=LANDING.value) for call in calls]
 
-    async def _made(self, calls: Sequence[ToolCall]) -> list[ToolResultMessage]:
+    async def _make_calls(self, calls: Sequence[ToolCall]) -> list[ToolResultMessage]:
         """The results of these calls, but for those that wait for a person."""
         run = self.run
         waiting = {pending.call.id: pending for pending in run.turn.pending}
@@ -175,9 +175,9 @@ class _Program:
         run.turn.pend(tuple(left))
         self.still = waiting
         if jobs:
-            await decided(run, jobs, known)
+            await apply_decisions(run, jobs, known)
         step = Step(tuple(fresh), run.plan.tools, run.descent.withdrawn, run.descent.notice is not None)
-        fresh_jobs = self._judged(step) if fresh else []
+        fresh_jobs = self._judge_calls(step) if fresh else []
         if fresh_jobs:
             await clear(run, fresh_jobs)
         jobs = sorted([*jobs, *fresh_jobs], key=lambda job: [call.id for call in calls].index(job.call.id))
@@ -197,10 +197,10 @@ class _Program:
                 job.refuse(ResultKind.INTERRUPTED, self.run.plan.config.texts.fill("redacted_call"))
         return job
 
-    def _judged(self, step: Step) -> list[Job]:
+    def _judge_calls(self, step: Step) -> list[Job]:
         """Jobs for new calls; those that may not run have their results."""
         run = self.run
-        found = objection(run, step, asked_before(self.guards))
+        found = ask_before_guards(run, step, find_before_guards(self.guards))
         if found is None:
             jobs = prepare(run, step.calls)
             for job in jobs:
@@ -210,7 +210,7 @@ class _Program:
         name, verdict = found
         apply(run, name, verdict)
         if verdict.action == "land":
-            run.descent.condemn_first(stuck(name, verdict))
+            run.descent.condemn_first(make_guard_verdict(name, verdict))
             self.stop(verdict.reason, ResultKind.WITHDRAWN)
         jobs = [Job(call, run.plan.tools.get(call.name)) for call in step.calls]
         text = verdict.notice or run.plan.config.texts.fill("not_executed", reason=verdict.reason)
@@ -241,15 +241,15 @@ class _Program:
                 job.refuse(
                     ResultKind.CANCELLED, run.plan.config.texts.fill("not_executed", reason="the run is being stopped")
                 )
-            found.append(self._told(job))
+            found.append(self._report_result(job))
         if found and len(found) == len(step.calls):
-            touchdown = heeded(run, step, tuple(found), asked_after(self.guards))
+            touchdown = ask_after_guards(run, step, tuple(found), find_after_guards(self.guards))
             if touchdown is not None:
                 run.descent.condemn_first(touchdown.verdict)
                 self.stop(touchdown.verdict.cause.reason, ResultKind.WITHDRAWN)
         return found
 
-    def _told(self, job: Job) -> ToolResultMessage:
+    def _report_result(self, job: Job) -> ToolResultMessage:
         run, tool = self.run, job.tool
         if job.trial is not None:
             job.tell_breaker(run)
@@ -281,7 +281,7 @@ class _Program:
             session=self.made.session,
         )
         job.made, job.asks = self.made, None
-        running = start_jobs(run, admitted(run, [job]))
+        running = start_jobs(run, admit_jobs(run, [job]))
         if running is not None:
             await running
         asks = job.asks
@@ -320,8 +320,10 @@ class _Program:
             job.result = replace(job.result, terminate=True)
         run.turn.forget_program(job.call.id)
         if job.started_at is None and job.doubt is None:
-            job.started_at = run.watch.time()  # it did start: `keep` must not treat it as a call that never began
-        keep(run, job, len(run.turn.reply.tool_calls))  # type: ignore[union-attr]
+            job.started_at = (
+                run.watch.time()
+            )  # it did start: `append_result` must not treat it as a call that never began
+        append_result(run, job, len(run.turn.reply.tool_calls))  # type: ignore[union-attr]
         count_votes(run, [job])
 
 

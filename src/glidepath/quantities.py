@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from datetime import timedelta
 from decimal import Context, Decimal, DivisionByZero, InvalidOperation, Overflow
 
-__all__ = ["EXACT", "MEANT", "MOST", "limit_called", "seconds_meant", "share_of", "time_written", "whole_number_meant"]
+__all__ = ["EXACT", "MEANT", "MOST", "format_seconds", "name_limit", "parse_int", "parse_seconds", "share_of"]
 
 MOST = 10**15
 EXACT = Context(prec=80, Emin=-(10**6), Emax=10**6, traps=[InvalidOperation, DivisionByZero, Overflow])
@@ -17,7 +17,7 @@ _LIMITS = {"tokens": "token", "money": "cost", "turns": "turn", "tool_calls": "t
 _SCALE = {"k": 1_000, "m": 1_000_000}
 
 
-def whole_number_meant(value: object) -> object:
+def parse_int(value: object) -> object:
     """The number that a text such as `10k`, `1.5m` or `10_000` means; anything else as it is."""
     if not isinstance(value, str):
         return value
@@ -30,7 +30,7 @@ def whole_number_meant(value: object) -> object:
         return value
 
 
-def seconds_meant(value: object) -> object:
+def parse_seconds(value: object) -> object:
     """The seconds that a text such as `90s`, `30m` or `1h30m`, or a timedelta, means; anything else as it is."""
     if isinstance(value, timedelta):
         return value.total_seconds()
@@ -41,7 +41,7 @@ def seconds_meant(value: object) -> object:
     return hours * 3600 + minutes * 60 + seconds
 
 
-def time_written(seconds: float) -> str:
+def format_seconds(seconds: float) -> str:
     """Seconds as people write them: `30m`, `1h30m`, `1m30s`, `0.5s`."""
     minutes, rest = divmod(seconds, 60)
     hours, minutes = divmod(int(minutes), 60)
@@ -49,7 +49,7 @@ def time_written(seconds: float) -> str:
     return "".join([text for text, amount in parts if amount]) or "0s"
 
 
-def _dollars_meant(value: object) -> object:
+def _parse_dollars(value: object) -> object:
     """The dollars that `$0.50` means, or a float as it is written: 0.1 is ten cents. Anything else as it is."""
     if isinstance(value, float):
         return Decimal(repr(value))
@@ -61,15 +61,15 @@ def share_of(amount: int, fraction: Decimal) -> int:
     return int(EXACT.multiply(Decimal(amount), fraction))
 
 
-def limit_called(resource: str) -> str:
+def name_limit(resource: str) -> str:
     """What the limit of a resource of the ledger is called in a sentence: `token limit`."""
     return f"{_LIMITS.get(resource, resource.replace('_', ' '))} limit"
 
 
 MEANT: Mapping[str, Callable[[object], object]] = {
-    "int": whole_number_meant,
-    "count": whole_number_meant,
-    "seconds": seconds_meant,
-    "money": _dollars_meant,
+    "int": parse_int,
+    "count": parse_int,
+    "seconds": parse_seconds,
+    "money": _parse_dollars,
 }
 """How the values of each kind of setting are read."""

@@ -86,7 +86,7 @@ class Breaker:
             return 0.0
         return min(max(0.0, self._probe_at - now), PROBE_EVERY)
 
-    def failed(self, now: float, *, probe: bool = False) -> bool:
+    def record_failure(self, now: float, *, probe: bool = False) -> bool:
         """A call failed."""
         with self._lock:
             self.failures += 1
@@ -99,7 +99,7 @@ class Breaker:
             self.state = BreakerState.OPEN
             return True
 
-    def succeeded(self) -> bool:
+    def record_success(self) -> bool:
         """A call was answered."""
         with self._lock:
             changed = self.state is not BreakerState.CLOSED
@@ -108,7 +108,7 @@ class Breaker:
             self.alert = False
             return changed
 
-    def unanswered(self, now: float) -> bool:
+    def record_no_answer(self, now: float) -> bool:
         """The test call was stopped before it could answer: the next one may try."""
         with self._lock:
             if self.state is not BreakerState.HALF_OPEN:

@@ -77,7 +77,7 @@ class Unknown(str, Enum):
         return why
 
     @classmethod
-    def called(cls, value: str) -> Unknown:
+    def from_value(cls, value: str) -> Unknown:
         """The one of this value; an unknown one is the most common."""
         return next((why for why in cls if why.value == value), cls.DIED)
 

@@ -14,7 +14,7 @@ from functools import cache
 from typing import Any, NamedTuple, dataclass_transform, get_args
 
 from glidepath._wire import UNSET, Declaration, Settings, settle_field
-from glidepath.errors import ConfigurationError, shown
+from glidepath.errors import ConfigurationError, short_repr
 from glidepath.quantities import MEANT
 
 TRUST = "trust"
@@ -116,14 +116,14 @@ def setting(
 
 @dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(setting,))
 class DeclaredSettings(Settings, frozen=True, kw_only=True):
-    """A frozen value whose fields are settings, each declared by `setting`; `declared` knows them all."""
+    """A frozen value whose fields are settings, each declared by `setting`; `settings_of` knows them all."""
 
 
 _SECTIONS = {"LoopConfig": "", "Limits": "limits.", "GuardrailsConfig": "guardrails."}
 
 
 @cache
-def declared(owner: type[Settings]) -> Mapping[str, Setting]:
+def settings_of(owner: type[Settings]) -> Mapping[str, Setting]:
     """The settings of a class, by field and in their order; those of a class derived from it are the same."""
     home = _declaring(owner)
     section, name = _SECTIONS.get(home.__name__, ""), home.__name__
@@ -141,21 +141,21 @@ def _checks(owner: type[Settings]) -> tuple[tuple[str, Callable[[str, Any, Setti
     kinds = _declaring(owner).__annotations__
     return tuple(
         (name, _CHECKS[kind], setting, type(None) in get_args(kinds[name]))
-        for name, setting in declared(owner).items()
+        for name, setting in settings_of(owner).items()
         if (kind := setting.kind.removesuffix("?")) in _CHECKS and setting.checked
     )
 
 
 @cache
-def _meant(owner: type[Settings]) -> tuple[tuple[str, Callable[[object], object]], ...]:
+def _find_parsers(owner: type[Settings]) -> tuple[tuple[str, Callable[[object], object]], ...]:
     """The fields whose values people write in more than one way, and what reads them."""
-    every = declared(owner).items()
+    every = settings_of(owner).items()
     return tuple((name, MEANT[kind]) for name, one in every if (kind := one.kind.removesuffix("?")) in MEANT)
 
 
 def check_fields(config: Settings, prefix: str = "") -> None:
     """Raise `ConfigurationError` for the first field whose value is not of its kind; "10k" becomes its number."""
-    for name, meant in _meant(type(config)):
+    for name, meant in _find_parsers(type(config)):
         given = getattr(config, name)
         if (value := meant(given)) is not given:
             settle_field(config, name, value)
@@ -171,27 +171,27 @@ def check_fields(config: Settings, prefix: str = "") -> None:
 # --- one value ------------------------------------------------------------------------------------------------------
 
 
-def checked_int(field: str, value: object, *, least: int = 1, most: int = MOST, required: bool = False) -> None:
+def check_int(field: str, value: object, *, least: int = 1, most: int = MOST, required: bool = False) -> None:
     """Raise `ConfigurationError` unless `value` is a whole number of at least `least` or, if not `required`, None."""
     if value is None and not required:
         return
     none = "" if required else ", or None for no limit"
     if isinstance(value, bool) or not isinstance(value, int) or value < least:
         wanted = f"of at least {least}" if most == MOST else f"from {least} to {most}"
-        raise ConfigurationError(f"{field} must be a whole number {wanted}{none}; got {shown(value, 100)}")
+        raise ConfigurationError(f"{field} must be a whole number {wanted}{none}; got {short_repr(value, 100)}")
     if value > most:
         said = "10**15" if most == MOST else most
         raise ConfigurationError(f"{field} must be at most {said}{none}; got a number of {value.bit_length()} bits")
 
 
-def checked_seconds(field: str, value: object, example: str = "30", *, required: bool = False) -> None:
+def check_seconds(field: str, value: object, example: str = "30", *, required: bool = False) -> None:
     """Raise `ConfigurationError` unless `value` is a positive, finite number or, if not `required`, None."""
     if value is None and not required:
         return
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < FOREVER:  # NaN is not, either
         none = "" if required else ", or None for no limit"
         raise ConfigurationError(
-            f"{field} must be a number of seconds greater than 0 such as {example}{none}; got {shown(value, 100)}"
+            f"{field} must be a number of seconds greater than 0 such as {example}{none}; got {short_repr(value, 100)}"
         )
 
 
@@ -215,15 +215,15 @@ def check_text(field: str, value: object) -> None:
 
 
 def _int(field: str, value: object, setting: Setting) -> None:
-    checked_int(field, value, most=setting.most)
+    check_int(field, value, most=setting.most)
 
 
 def _count(field: str, value: object, setting: Setting) -> None:
-    checked_int(field, value, least=0, most=setting.most)
+    check_int(field, value, least=0, most=setting.most)
 
 
 def _seconds(field: str, value: object, _: Setting) -> None:
-    checked_seconds(field, value, "30, a time such as '90s' or '1h30m'")
+    check_seconds(field, value, "30, a time such as '90s' or '1h30m'")
 
 
 def _must_be(wanted: str, fits: Callable[[Any], bool]) -> Callable[[str, Any, Setting], None]:
@@ -231,7 +231,7 @@ def _must_be(wanted: str, fits: Callable[[Any], bool]) -> Callable[[str, Any, Se
 
     def check(field: str, value: object, _: Setting) -> None:
         if not fits(value):
-            raise ConfigurationError(f"{field} must be {wanted}, not {shown(value, 100)}")
+            raise ConfigurationError(f"{field} must be {wanted}, not {short_repr(value, 100)}")
 
     return check
 
@@ -243,7 +243,7 @@ def _is_number(value: object) -> bool:
 
 def _choice(field: str, value: object, setting: Setting) -> None:
     if not isinstance(value, str) or value not in setting.choices:
-        raise ConfigurationError(f"{field} must be one of {', '.join(setting.choices)}; got {shown(value, 100)}")
+        raise ConfigurationError(f"{field} must be one of {', '.join(setting.choices)}; got {short_repr(value, 100)}")
 
 
 def _text(field: str, value: object, _: Setting) -> None:

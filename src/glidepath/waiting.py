@@ -253,7 +253,7 @@ class Tree:
         with self.lock:
             return any(member.loop is not loop for member in (self.members or {}).values())
 
-    def stuck(self, meter: Meter, around: Iterable[Meter], *, behind_calls: bool = False) -> set[Meter]:
+    def find_stuck(self, meter: Meter, around: Iterable[Meter], *, behind_calls: bool = False) -> set[Meter]:
         """The nodes of runs that cannot end before this asker, or before somebody else who waits here.
 
         `behind_calls`: those who wait with a call come first, so they end without it.
@@ -302,12 +302,12 @@ class Tree:
 
     def back_without(self, meter: Meter, around: Iterable[Meter]) -> dict[Meter, Back]:
         """What comes back to each node without this asker."""
-        stuck = self.stuck(meter, around)
+        stuck = self.find_stuck(meter, around)
         return self.coming([one for one in self.members or () if one not in stuck])
 
-    def kept_by_stuck(self, meter: Meter, around: Iterable[Meter]) -> dict[Meter, Back]:
+    def sum_kept_by_stuck(self, meter: Meter, around: Iterable[Meter]) -> dict[Meter, Back]:
         """What is in flight at each node and does not come back without this asker; its own calls apart."""
-        stuck = self.stuck(meter, around)
+        stuck = self.find_stuck(meter, around)
         return self.coming([one for one in self.members or () if one in stuck and one is not meter])
 
     def first_start(self, meter: Meter) -> Waiting | None:
@@ -342,7 +342,7 @@ def left_for_calls(meter: Meter) -> dict[Meter, Back]:
     if first is None:
         return {}
     claim = first.claim or Amount()
-    stuck = tree.stuck(first.meter, first.around, behind_calls=True)
+    stuck = tree.find_stuck(first.meter, first.around, behind_calls=True)
     counted = [one for one in tree.members or () if one not in stuck]
     whole = tree.coming(counted)
     for room in start_rooms(first.meter, whole):

@@ -28,7 +28,7 @@ from glidepath.agent.config import FIELDS
 from glidepath.agent.setters import Setters
 from glidepath.events import RunEnded, StreamChunk
 from glidepath.sessions import MemoryStore
-from glidepath.setting import Passed, declared
+from glidepath.setting import Passed, settings_of
 from glidepath.spi import AfterDecision, Block
 from glidepath.spi.hooks import HOOKS
 from glidepath.testing import ScriptedModel, call, say, virtual
@@ -313,7 +313,7 @@ def test_the_check_for_a_bound_is_the_agents():
     [
         (name, one.needs)
         for owner in (LoopConfig, Limits, GuardrailsConfig)
-        for name, one in declared(owner).items()
+        for name, one in settings_of(owner).items()
         if one.needs
     ],
 )
@@ -373,7 +373,7 @@ async def test_functions_work_as_hooks_plain_and_async():
 
 # --- children -----------------------------------------------------------------------------------------------------
 
-PASSED = {field: one.inherited for field, one in declared(LoopConfig).items()}
+PASSED = {field: one.inherited for field, one in settings_of(LoopConfig).items()}
 NOT_INHERITED = {"event_sink", "empty_outcome_retry_budget", "conversation_id", "system_prompt"}
 
 

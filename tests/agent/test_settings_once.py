@@ -7,11 +7,11 @@ import pytest
 from glidepath import Agent, GuardrailsConfig, Limits, LoopConfig
 from glidepath.errors import ConfigurationError
 from glidepath.run import Plan
-from glidepath.setting import Passed, declared
+from glidepath.setting import Passed, settings_of
 from glidepath.testing import ScriptedModel
 
 OWNERS = (LoopConfig, Limits, GuardrailsConfig)
-EVERY = [(owner, name, one) for owner in OWNERS for name, one in declared(owner).items()]
+EVERY = [(owner, name, one) for owner in OWNERS for name, one in settings_of(owner).items()]
 WRONG = {  # for each kind, a value that is not of it
     "int": "three",
     "count": -1,
@@ -53,7 +53,7 @@ def test_a_class_derived_from_one_with_settings_checks_them_too():
 
 def test_every_field_is_declared_with_a_sentence():
     for owner in OWNERS:
-        assert tuple(declared(owner)) == owner.__struct_fields__
+        assert tuple(settings_of(owner)) == owner.__struct_fields__
     assert [name for _, name, one in EVERY if len(one.help.split()) < 2] == []
 
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from glidepath import Agent, Limits, Usage, tool
-from glidepath.ask.settlement import Evidence, _is_believable, is_implausible, settled
+from glidepath.ask.settlement import Evidence, _is_believable, is_implausible, settle_usage
 from glidepath.ask.side_call import SideAccount, SideQuestion, SideRefused, side_call
 from glidepath.errors import TransientError
 from glidepath.events import BudgetReserved, BudgetSettled
@@ -106,5 +106,5 @@ def test_a_report_that_is_taken_at_first_sight_is_what_a_close_look_charges(esti
     if not _is_believable(reported, estimate, size):
         return
     known = Evidence(estimate, estimate + 10, size, lambda: size // 4 + 1, lambda: 0, lambda given: given)
-    assert settled(reported, known) is reported
+    assert settle_usage(reported, known) is reported
     assert not is_implausible(reported, estimate, size)

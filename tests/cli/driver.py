@@ -3,9 +3,9 @@
 import sys
 
 from glidepath.cli import main
-from glidepath.cli.world import World
+from glidepath.cli.world import CliContext
 
 if __name__ == "__main__":
-    world = World.real()
+    world = CliContext.real()
     world.now = lambda: 0.0
     sys.exit(main(world=world))

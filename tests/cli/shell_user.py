@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 from glidepath.cli import main
-from glidepath.cli.world import World
+from glidepath.cli.world import CliContext
 
 HERE = Path(__file__).resolve().parent
 DRIVER = HERE / "driver.py"
@@ -33,7 +33,7 @@ def glidepath(*argv, folder, environ=None, stdin=None, now=None):
     if str(HERE) not in sys.path:
         sys.path.append(str(HERE))
     out, err = io.StringIO(), io.StringIO()
-    world = World(
+    world = CliContext(
         environ=environ or {},
         stdin=io.StringIO(stdin or ""),
         stdout=out,

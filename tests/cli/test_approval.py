@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 
 from glidepath import tool
 from glidepath._wire import replace
-from glidepath.cli.approval import sandboxed
+from glidepath.cli.approval import is_sandboxed
 from glidepath.cli.approval_dialog import ApprovalAsked, consult, question
-from glidepath.cli.shown import call_line, revealed
+from glidepath.cli.shown import call_line, escape_invisible
 from glidepath.cli.status import width_of
 from glidepath.messages import ToolCall
 from glidepath.outcome import CallFrame, PendingCall
@@ -71,7 +71,7 @@ def test_a_tool_of_an_agent_below_is_not_taken_for_a_sandboxed_one_of_the_same_n
     setattr(shell.fn, _SANDBOXED, True)
     own = asked(command="ls").pending
     below = replace(own, path=(CallFrame(call_id="c", tool="clerk", agent="clerk", run_id="run_1"),))
-    assert (sandboxed(own, [shell]), sandboxed(below, [shell])) == (True, False)
+    assert (is_sandboxed(own, [shell]), is_sandboxed(below, [shell])) == (True, False)
 
 
 def test_the_reason_of_whoever_asks_is_shown_and_cannot_be_taken_for_an_argument():
@@ -90,7 +90,7 @@ def test_no_invisible_or_steering_sign_reaches_the_terminal(sign):
 
 
 def test_what_looks_like_a_sign_made_visible_is_told_from_one():
-    assert revealed("<U+001B>") != revealed("\x1b") == "<U+001B>"
+    assert escape_invisible("<U+001B>") != escape_invisible("\x1b") == "<U+001B>"
 
 
 def test_line_breaks_are_visible_and_nothing_behind_them_looks_like_ours():

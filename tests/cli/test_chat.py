@@ -9,10 +9,10 @@ from textual import events
 from textual import events as keys
 
 from glidepath.cli.chat.app import ChatApp
-from glidepath.cli.chat.talk import COMMANDS, Talk
+from glidepath.cli.chat.talk import COMMANDS, Conversation
 from glidepath.cli.layers import Known, gather
 from glidepath.cli.parser import make_parser
-from glidepath.cli.world import World
+from glidepath.cli.world import CliContext
 
 from .shell_user import glidepath
 
@@ -22,8 +22,8 @@ def talk(tmp_path, name="chat", *argv):
     options = make_parser(["chat"]).parse_args(
         ["chat", "--model", f"python:flights:{name}", "--tools", "list,shell", *argv]
     )
-    world = World(environ={}, folder=tmp_path, now=lambda: 0.0, unread=0.0)
-    return Talk(gather(options, world), world)
+    world = CliContext(environ={}, folder=tmp_path, now=lambda: 0.0, unread=0.0)
+    return Conversation(gather(options, world), world)
 
 
 async def allow_always(app, pilot):

@@ -10,12 +10,12 @@ from textual.events import Key, Paste
 
 from glidepath.cli.approval_dialog import ApprovalAsked, consult, question
 from glidepath.cli.chat.slash import next_message, rename_chat
-from glidepath.cli.chat_cards import ChatCard, card_of, chosen_chat
+from glidepath.cli.chat_cards import ChatCard, card_of, choose_chat
 from glidepath.cli.file_changes import Changes
 from glidepath.cli.layers import gather
 from glidepath.cli.parser import make_parser
 from glidepath.cli.status import most_output, status_line
-from glidepath.cli.world import World
+from glidepath.cli.world import CliContext
 from glidepath.context import CharEstimator, sizer
 from glidepath.errors import ConfigurationError
 from glidepath.events import BudgetReserved, BudgetSettled, StreamChunk
@@ -44,7 +44,7 @@ def test_an_edit_is_in_the_workspace_whether_or_not_it_can_succeed(tmp_path, old
     (tmp_path / "notes.txt").write_text("old line\ntwice twice\n")
     space = Workspace(tmp_path)
     call = ToolCall(id="1", name="edit", arguments={"path": "notes.txt", "old": old, "new": "new"})
-    planned = Changes(space).planned(call.name, call.arguments, workspace_tools(space, ["edit"]))
+    planned = Changes(space).plan_change(call.name, call.arguments, workspace_tools(space, ["edit"]))
     rows = question(ApprovalAsked(name="1", pending=PendingCall(call=call), change=planned), 80)
     assert rows[0] == "The agent wants to call edit (in the workspace):"
     assert fate in "\n".join(rows)
@@ -57,7 +57,7 @@ def test_a_tool_of_your_own_called_edit_is_not_taken_for_the_one_of_the_workspac
         return path + old + new
 
     (tmp_path / "a").write_text("x")
-    assert Changes(Workspace(tmp_path)).planned("edit", {"path": "a", "old": "x", "new": "y"}, [edit]) is None
+    assert Changes(Workspace(tmp_path)).plan_change("edit", {"path": "a", "old": "x", "new": "y"}, [edit]) is None
 
 
 def test_on_a_narrow_screen_the_agent_is_still_the_agent():
@@ -173,8 +173,8 @@ def test_the_hint_of_a_name_repeats_what_is_needed_and_works_as_printed(tmp_path
     assert "--model python:flights:echoes" in line
     assert "--store sqlite:kept.db" in line
     options = make_parser(["chat"]).parse_args(shlex.split(line)[1:])
-    world = World(environ={}, folder=tmp_path)
-    assert chosen_chat(options, gather(options, world), world) == here.session.id
+    world = CliContext(environ={}, folder=tmp_path)
+    assert choose_chat(options, gather(options, world), world) == here.session.id
 
 
 @pytest.mark.parametrize("name", ["the same", "-dash"])
@@ -200,9 +200,9 @@ def test_the_way_back_names_the_model_that_answers_now(tmp_path):
 
 def chosen(tmp_path, *argv, folder=None):
     options = make_parser(["chat"]).parse_args(["chat", *SAVED, *argv])
-    world = World(environ={}, folder=folder or tmp_path)
+    world = CliContext(environ={}, folder=folder or tmp_path)
     settings = gather(options, world)
-    return chosen_chat(options, settings, world), settings.get("model")
+    return choose_chat(options, settings, world), settings.get("model")
 
 
 def test_a_conversation_that_knows_its_model_continues_without_naming_it(tmp_path, capsys):

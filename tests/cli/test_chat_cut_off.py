@@ -112,7 +112,7 @@ def test_the_text_of_an_interrupted_reply_is_kept_for_the_model_and_for_the_expo
 def test_a_reply_that_a_signal_interrupted_is_kept(tmp_path):
     async def script(app, pilot):
         await say(app, pilot, "hi", lambda app: app._reply is not None and BEGUN in app._reply.text)
-        app._terminated(signal.SIGTERM)
+        app._on_terminate(signal.SIGTERM)
         await app._goodbye
 
     session = play(tmp_path, script, "waits", *SAVED).talk.session.id

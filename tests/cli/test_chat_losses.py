@@ -10,18 +10,18 @@ from textual.events import Key
 from textual.message import Message
 
 from glidepath._wire import replace
-from glidepath.cli.attachments import named_pictures
+from glidepath.cli.attachments import load_pictures
 from glidepath.cli.chat.chat_limits import limit_used_up
 from glidepath.cli.chat.past import answer_entries
 from glidepath.cli.chat.reply import ChatReply
-from glidepath.cli.chat.slash import how_it_ended
+from glidepath.cli.chat.slash import describe_turn_end
 from glidepath.cli.chat_cards import card_of
 from glidepath.cli.file_changes import Changes, difference
 from glidepath.cli.instructions import own_commands
 from glidepath.cli.parser import make_parser
-from glidepath.cli.person import how_it_went, last_lines, run_as_person
+from glidepath.cli.person import how_it_went, last_lines, run_user_command
 from glidepath.cli.status import printable
-from glidepath.cli.world import World
+from glidepath.cli.world import CliContext
 from glidepath.constraints import MaxIterationConstraint, TimeoutConstraint
 from glidepath.events import StreamChunk
 from glidepath.messages import ImageBlock, TextBlock
@@ -122,7 +122,7 @@ def ran(command, folder, *, until=None):
     """How a command ended; it is cancelled as soon as the file `until` is there."""
 
     async def run():
-        task = asyncio.create_task(run_as_person(command, folder))
+        task = asyncio.create_task(run_user_command(command, folder))
         while until is not None and not (folder / until).exists():  # noqa: ASYNC110 - another process makes it
             await asyncio.sleep(0.01)
         if until is not None:
@@ -181,7 +181,7 @@ def test_a_limit_of_the_conversation_that_is_used_up_is_raised_on_the_way_back(t
     assert result.outcome is LoopOutcome.WRAPPED_UP
     assert here.way_back().endswith(f" {flag} {more}")
     on = f"type /limits {name} AMOUNT, or leave and type: {here.way_back()}"
-    assert how_it_ended(result, here).endswith(f"\nTo continue with a higher limit, {on}")
+    assert describe_turn_end(result, here).endswith(f"\nTo continue with a higher limit, {on}")
     session, back = here.session.id, talk(tmp_path, "echoes", *SAVED, flag, more)
     asyncio.run(back.resume(session))
     assert asyncio.run(back.turn("and now?", ignore, ignore)).text == "You said: and now?"
@@ -198,14 +198,14 @@ def test_working_time_counts_from_the_opening_so_the_way_back_has_the_same(tmp_p
     result = here.session.last = ended_for(TimeoutConstraint, asyncio.run(here.turn("go", ignore, ignore)))
     assert limit_used_up(here, result) == "time"
     assert here.way_back().endswith(" --timeout 60")
-    assert "type /limits time AMOUNT" in how_it_ended(result, here)
+    assert "type /limits time AMOUNT" in describe_turn_end(result, here)
 
 
 def test_a_default_is_for_each_message_and_is_not_raised_for_the_next(tmp_path):
     here = talk(tmp_path, "echoes", *SAVED)
     result = here.session.last = ended_for(MaxIterationConstraint, asyncio.run(here.turn("go", ignore, ignore)))
     assert "--max-turns" not in here.way_back()
-    assert "/limits" not in how_it_ended(result, here)
+    assert "/limits" not in describe_turn_end(result, here)
 
 
 # --- what is sent with a message ------------------------------------------------------------------------------------
@@ -240,10 +240,10 @@ def test_a_resumed_chat_shows_what_was_typed_and_not_what_was_sent_with_it(tmp_p
 def test_a_picture_named_on_the_command_line_goes_with_the_first_message(tmp_path):
     (tmp_path / "a.png").write_bytes(b"\x89PNG...")
     options = make_parser(["chat"]).parse_args(["chat", "-m", "x", "-i", "a.png"])
-    world = World(folder=tmp_path)
+    world = CliContext(folder=tmp_path)
     world.notes = []
     here = talk(tmp_path, "echoes")
-    here.asides += named_pictures(options.image, world)
+    here.asides += load_pictures(options.image, world)
     assert world.notes == ["a.png: a picture of 7 bytes, sent with your first message"]
     message, _ = here.message("what is it?")
     assert message.content == (ImageBlock("image/png", data=b"\x89PNG..."), TextBlock("what is it?"))
@@ -283,7 +283,9 @@ def test_a_reply_that_is_cut_off_is_told_in_words(tmp_path):
 def test_a_write_that_changes_nothing_says_so(tmp_path):
     (tmp_path / "a.txt").write_text("same\n")
     space = Workspace(tmp_path)
-    planned = Changes(space).planned("write", {"path": "a.txt", "content": "same\n"}, workspace_tools(space, ["write"]))
+    planned = Changes(space).plan_change(
+        "write", {"path": "a.txt", "content": "same\n"}, workspace_tools(space, ["write"])
+    )
     assert difference(planned, 80) == ["  a.txt (no change: the file has this text already)"]
 
 
@@ -291,7 +293,7 @@ def test_commands_of_a_folder_that_is_not_trusted_are_not_left_out_in_silence(tm
     place = tmp_path / ".glidepath" / "commands"
     place.mkdir(parents=True)
     (place / "review.md").write_text("Review it.")
-    world = World(folder=tmp_path)
+    world = CliContext(folder=tmp_path)
     world.notes = []
     assert "review" not in own_commands(world)
     assert world.notes == [".glidepath/commands is not used: this folder is not trusted. `glidepath trust` trusts it."]

@@ -8,8 +8,8 @@ import time
 import pytest
 
 from glidepath.cli.parser import make_parser
-from glidepath.cli.secrets_given import checked_secrets
-from glidepath.cli.world import World
+from glidepath.cli.secrets_given import check_secrets
+from glidepath.cli.world import CliContext
 from glidepath.errors import ConfigurationError
 
 from .shell_user import glidepath
@@ -98,7 +98,7 @@ def test_keys_are_of_the_servers_own_store_unless_another_is_named(tmp_path):
 def given(folder, *words, **environ):
     options = make_parser(["serve"]).parse_args(["serve", "--agent", "m:a", *words])
     assert isinstance(options, argparse.Namespace)
-    return checked_secrets(options, World(environ=environ, folder=folder))
+    return check_secrets(options, CliContext(environ=environ, folder=folder))
 
 
 @pytest.mark.parametrize(("flag", "variable"), [("--token", "SERVE_TOKEN"), ("--view-token", "SERVE_VIEW_TOKEN")])

@@ -11,7 +11,7 @@ from glidepath.cli import main
 from glidepath.cli.deck_server import address_of
 from glidepath.cli.folder import look
 from glidepath.cli.trust import remember
-from glidepath.cli.world import World
+from glidepath.cli.world import CliContext
 from glidepath.errors import ConfigurationError
 from glidepath.mcp.config_file import read_server_file, read_servers
 
@@ -31,7 +31,7 @@ def command(*argv, folder, environ=None, typed=None):
     """One command: its exit code, what it printed, what it said beside."""
     out, err = io.StringIO(), io.StringIO() if typed is None else Tty()
     stdin = io.StringIO() if typed is None else Tty(typed)
-    code = main(argv, World(environ=environ or {}, stdin=stdin, stdout=out, stderr=err, folder=folder))
+    code = main(argv, CliContext(environ=environ or {}, stdin=stdin, stdout=out, stderr=err, folder=folder))
     return code, out.getvalue(), err.getvalue()
 
 
@@ -181,7 +181,7 @@ def test_what_a_tool_says_cannot_steer_the_terminal(tmp_path):
     shared(tmp_path, "c.json")
     out = Tty()
     argv = ("mcp", "test", "fake", "--call", "echo", '{"text": "\\u001b[2Jhi"}', "--mcp-config", "c.json")
-    main(argv, World(environ={}, stdin=io.StringIO(), stdout=out, stderr=io.StringIO(), folder=tmp_path))
+    main(argv, CliContext(environ={}, stdin=io.StringIO(), stdout=out, stderr=io.StringIO(), folder=tmp_path))
     assert "<U+001B>[2Jhi" in out.getvalue()
 
 

@@ -8,11 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from glidepath.cli.layers import gather
-from glidepath.cli.narrow import beyond, wish
+from glidepath.cli.narrow import effect_of, exceeding
 from glidepath.cli.settings import SETTINGS
-from glidepath.cli.shown import folded, quoted, revealed
+from glidepath.cli.shown import escape_invisible, fold_line, quote_value
 from glidepath.cli.status import width_of
-from glidepath.cli.world import World
+from glidepath.cli.world import CliContext
 from glidepath.setting import FREE, HIGHER, INSIDE, LOWER, LOWER_NOT_ZERO, TRUST, Setting
 
 from .shell_user import HERE
@@ -73,7 +73,7 @@ def test_the_page_lists_every_setting_that_a_found_file_may_narrow():
 
 def test_the_defaults_of_the_command_line_are_never_beyond_narrowing(tmp_path):
     own = {setting.key: setting.default for setting in SETTINGS if setting.default is not None and setting.in_file}
-    assert beyond(own, tmp_path) == []
+    assert exceeding(own, tmp_path) == []
 
 
 @pytest.mark.parametrize(
@@ -101,7 +101,7 @@ def test_the_defaults_of_the_command_line_are_never_beyond_narrowing(tmp_path):
     ],
 )
 def test_a_found_file_may_narrow(tmp_path, key, value):
-    assert beyond({key: value}, tmp_path) == []
+    assert exceeding({key: value}, tmp_path) == []
 
 
 @pytest.mark.parametrize(
@@ -150,7 +150,7 @@ def test_a_found_file_may_narrow(tmp_path, key, value):
     ],
 )
 def test_whatever_does_more_than_narrow_needs_trust(tmp_path, key, value):
-    assert beyond({key: value}, tmp_path) == [key]
+    assert exceeding({key: value}, tmp_path) == [key]
 
 
 # A value that a file can hold, by the kind of a setting.
@@ -175,25 +175,25 @@ def test_every_other_key_is_void_in_a_file_that_merely_lies_in_the_folder(tmp_pa
     section, _, name = setting.key.rpartition(".")
     content = {section: {name: written}} if section else {name: written}
     (tmp_path / "glidepath.json").write_text(json.dumps(content))
-    known = gather(Namespace(), World(environ={}, folder=tmp_path), ask=False)
+    known = gather(Namespace(), CliContext(environ={}, folder=tmp_path), ask=False)
     assert list(known.ignored) == [setting.key]
-    assert (known.get(setting.key), known.said(setting.key)) == (setting.default, False)
+    assert (known.get(setting.key), known.is_set_by_person(setting.key)) == (setting.default, False)
 
 
 def test_a_link_in_the_folder_does_not_make_a_workspace_outside_look_inside(tmp_path):
     folder = tmp_path / "unpacked"
     folder.mkdir()
     (folder / "docs").symlink_to(tmp_path)
-    assert beyond({"workspace": "docs"}, folder) == ["workspace"]
+    assert exceeding({"workspace": "docs"}, folder) == ["workspace"]
 
 
 def test_the_question_shows_every_value_in_full_and_nothing_can_steer_the_terminal(tmp_path):
     prompt = "a\x1b[2J\r\n\u202e" + "b" * 5000 + "the end"
-    _, shown = wish("system_prompt", prompt, tmp_path)
+    _, shown = effect_of("system_prompt", prompt, tmp_path)
     assert shown.startswith(r'"a\u001b[2J\r\n<U+202E>bbb')
     assert shown.endswith('the end"')
     assert shown.isprintable()
-    assert wish("model", "a:b\u3164", tmp_path)[1] == '"a:b<U+3164>"'  # printable, and nothing to see
+    assert effect_of("model", "a:b\u3164", tmp_path)[1] == '"a:b<U+3164>"'  # printable, and nothing to see
 
 
 @pytest.mark.parametrize(
@@ -218,25 +218,25 @@ def test_the_question_shows_every_value_in_full_and_nothing_can_steer_the_termin
     ],
 )
 def test_the_question_is_in_plain_words(tmp_path, key, value, said, shown):
-    assert wish(key, value, tmp_path) == (said, shown)
+    assert effect_of(key, value, tmp_path) == (said, shown)
 
 
 def test_the_question_says_where_a_workspace_really_is(tmp_path):
     (tmp_path / "in").symlink_to("/")
-    assert wish("workspace", "in", tmp_path)[1] == '"in" = "/"'
-    assert wish("workspace", "/", tmp_path)[1] == '"/"'
+    assert effect_of("workspace", "in", tmp_path)[1] == '"in" = "/"'
+    assert effect_of("workspace", "/", tmp_path)[1] == '"/"'
 
 
 @given(st.text())
 def test_quoted_text_is_printable_and_different_texts_stay_different(text):
-    assert quoted(text).isprintable()
-    assert quoted(text) != quoted(text + "\n")
-    assert revealed(text).isprintable()
+    assert quote_value(text).isprintable()
+    assert quote_value(text) != quote_value(text + "\n")
+    assert escape_invisible(text).isprintable()
 
 
 @given(st.text(), st.integers(min_value=16, max_value=120))
 def test_every_row_of_a_long_value_stands_behind_the_indent_and_nothing_is_cut(text, width):
-    shown = quoted(text)
-    rows = folded(shown, width, "      ").split("\n")
+    shown = quote_value(text)
+    rows = fold_line(shown, width, "      ").split("\n")
     assert "".join(row.removeprefix("      ") for row in rows) == shown
     assert all(row.startswith("      ") and width_of(row) <= width for row in rows)

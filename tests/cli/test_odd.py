@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from glidepath.cli import main
-from glidepath.cli.world import World
+from glidepath.cli.world import CliContext
 from glidepath.sessions import SqliteStore
 
 from .shell_user import environment, glidepath
@@ -42,7 +42,7 @@ class Glass(io.StringIO):
 @pytest.mark.parametrize(("out", "steered"), [(Glass(), False), (io.StringIO(), True)])
 def test_a_reply_steers_no_terminal_however_plain_it_is(tmp_path, out, steered):
     argv = ["run", "hi", "--model", "python:flights:steers", "--store", "none"]
-    world = World(environ={"TERM": "dumb"}, stdin=io.StringIO(), stdout=out, stderr=io.StringIO(), folder=tmp_path)
+    world = CliContext(environ={"TERM": "dumb"}, stdin=io.StringIO(), stdout=out, stderr=io.StringIO(), folder=tmp_path)
     assert main(argv, world) == 0
     assert ("\x1b" in out.getvalue()) is steered
 
@@ -78,7 +78,7 @@ def test_a_full_disk_is_said_in_words_whoever_writes(tmp_path):
     asyncio.run(begin())
     err = io.StringIO()
     argv = ["runs", "list", "--store", "runs.db"]
-    world = World(arguments=argv, environ={}, stdin=io.StringIO(), stdout=Full(), stderr=err, folder=tmp_path)
+    world = CliContext(arguments=argv, environ={}, stdin=io.StringIO(), stdout=Full(), stderr=err, folder=tmp_path)
     assert main(argv, world) == 1
     assert err.getvalue() == "glidepath: error: the output cannot be written: No space left on device\n"
 

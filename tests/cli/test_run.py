@@ -432,10 +432,10 @@ def test_run_without_rich_does_its_work_all_the_same(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "rich", None)
     monkeypatch.setitem(sys.modules, "rich.console", None)
     from glidepath.cli.parser import make_parser
-    from glidepath.cli.world import World
+    from glidepath.cli.world import CliContext
 
     out, err = Terminal(), Terminal()
-    world = World(environ={}, stdin=io.StringIO(), stdout=out, stderr=err, folder=tmp_path)
+    world = CliContext(environ={}, stdin=io.StringIO(), stdout=out, stderr=err, folder=tmp_path)
     glidepath("--version", folder=tmp_path)  # the folder of the models is on the path
     assert execute(make_parser(["run"]).parse_args(["run", "hi", *HELLO]), world) == 0
     assert out.getvalue() == "Hello from the script.\n"

@@ -6,8 +6,8 @@ import json
 import pytest
 
 from glidepath import Agent, Limits, tool
-from glidepath.cli.deck_server import _chosen_store
-from glidepath.cli.world import World
+from glidepath.cli.deck_server import _choose_store
+from glidepath.cli.world import CliContext
 from glidepath.sessions import SqliteStore
 from glidepath.testing import ScriptedModel, call, say
 
@@ -298,7 +298,7 @@ def test_the_journal_of_a_team_is_redacted_in_a_shell_too(vault, how):
 
 def test_a_server_redacts_what_it_stores(vault):
     asyncio.run(fill(vault, "one"))  # without agents it shows what is there
-    store = _chosen_store({}, "s.db", World(environ=HOOK, folder=vault))
+    store = _choose_store({}, "s.db", CliContext(environ=HOOK, folder=vault))
     assert store.redact("hunter2") == "[hidden]"
 
 

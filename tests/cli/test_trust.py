@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from glidepath.cli import main
 from glidepath.cli.folder import look
 from glidepath.cli.layers import gather
-from glidepath.cli.trust import forget, is_trusted, records, remember, trusted_files
-from glidepath.cli.world import World
+from glidepath.cli.trust import forget, is_trusted, read_trusted_files, records, remember
+from glidepath.cli.world import CliContext
 
 from .shell_user import glidepath, process
 
@@ -36,7 +36,7 @@ def folder_of(tmp_path, text='model = "python:flights:hello"\n', name="glidepath
 def person(folder, typed, *argv):
     """A person at a terminal: the exit code, what was printed, and what was asked."""
     out, err = io.StringIO(), Tty()
-    world = World(environ={}, stdin=Tty(typed), stdout=out, stderr=err, folder=folder)
+    world = CliContext(environ={}, stdin=Tty(typed), stdout=out, stderr=err, folder=folder)
     code = main(argv, world)
     return code, out.getvalue(), err.getvalue()
 
@@ -164,12 +164,20 @@ def test_listing_runs_does_not_care_about_settings_of_a_flight(tmp_path):
 
 def test_limits_of_an_untrusted_file_hold_but_are_nobody_s_word(tmp_path):
     folder = folder_of(tmp_path, "store = 'none'\n[limits]\nmax_iterations = 4\n")
-    world = World(environ={}, stdin=io.StringIO(), stdout=io.StringIO(), stderr=io.StringIO(), folder=folder)
+    world = CliContext(environ={}, stdin=io.StringIO(), stdout=io.StringIO(), stderr=io.StringIO(), folder=folder)
     known = gather(Namespace(), world)
-    assert (known["limits.max_iterations"], known.said("limits.max_iterations"), known.trusted) == (4, False, False)
+    assert (known["limits.max_iterations"], known.is_set_by_person("limits.max_iterations"), known.trusted) == (
+        4,
+        False,
+        False,
+    )
     remember(look(folder))
     known = gather(Namespace(), world)
-    assert (known["limits.max_iterations"], known.said("limits.max_iterations"), known.trusted) == (4, True, True)
+    assert (known["limits.max_iterations"], known.is_set_by_person("limits.max_iterations"), known.trusted) == (
+        4,
+        True,
+        True,
+    )
 
 
 # --- a person at a terminal ---------------------------------------------------------------------------------------
@@ -206,7 +214,7 @@ def test_ctrl_c_at_the_question_leaves_with_130_and_nothing_is_recorded(tmp_path
         def readline(self, *_):
             raise KeyboardInterrupt
 
-    world = World(environ={}, stdin=Interrupted(), stdout=io.StringIO(), stderr=Tty(), folder=folder_of(tmp_path))
+    world = CliContext(environ={}, stdin=Interrupted(), stdout=io.StringIO(), stderr=Tty(), folder=folder_of(tmp_path))
     assert main(("run", "hi"), world) == 130
     assert records() == []
 
@@ -270,7 +278,7 @@ def test_the_bytes_that_were_shown_are_the_bytes_that_are_used(tmp_path):
             return "y\n"
 
     out = io.StringIO()
-    world = World(environ={}, stdin=Swapping(), stdout=out, stderr=Tty(), folder=folder)
+    world = CliContext(environ={}, stdin=Swapping(), stdout=out, stderr=Tty(), folder=folder)
     assert main(("run", "hi", "--store", "none"), world) == 0
     assert "Hello from the script." in out.getvalue()
     assert not is_trusted(look(folder))
@@ -281,9 +289,9 @@ def test_the_bytes_that_were_shown_are_the_bytes_that_are_used(tmp_path):
 def test_other_code_gets_the_bytes_together_with_the_answer(tmp_path):
     folder = folder_of(tmp_path)
     _write(folder, {"AGENTS.md": b"Be kind.", ".glidepath/commands/a.md": b"/a"})
-    assert trusted_files(folder)[0] is False
+    assert read_trusted_files(folder)[0] is False
     remember(look(folder))
-    trusted, files = trusted_files(folder)
+    trusted, files = read_trusted_files(folder)
     assert trusted is True
     assert sorted(files) == [".glidepath/commands/a.md", "AGENTS.md", "glidepath.toml"]
     assert files["AGENTS.md"] == b"Be kind."
@@ -502,6 +510,6 @@ def test_help_and_completion_know_it(tmp_path):
 
 def test_a_person_is_asked_on_standard_output_when_the_error_stream_is_a_file(tmp_path):
     out = Tty()
-    world = World(environ={}, stdin=Tty("y\n"), stdout=out, stderr=io.StringIO(), folder=folder_of(tmp_path))
+    world = CliContext(environ={}, stdin=Tty("y\n"), stdout=out, stderr=io.StringIO(), folder=folder_of(tmp_path))
     assert main(("config", "check"), world) == 0
     assert "Trust this folder (model)? [y/N] " in out.getvalue()

@@ -14,9 +14,9 @@ import pytest
 
 from glidepath.cli.folder import look
 from glidepath.cli.layers import gather
-from glidepath.cli.servers import configured_servers
+from glidepath.cli.servers import load_servers
 from glidepath.cli.trust import record_of
-from glidepath.cli.world import World
+from glidepath.cli.world import CliContext
 
 from .shell_user import environment
 from .test_trust import Namespace, Tty, folder_of, person
@@ -52,11 +52,11 @@ def shared(tmp_path, **servers):
 def asking(folder, typed):
     """The servers that a person at a terminal ends up with, and what they were asked."""
     err = Tty()
-    world = World(
+    world = CliContext(
         environ={"DEEP_KEY": "k", "IN_ARGS": "i", "HOME_TOKEN": "h"}, stdin=Tty(typed), stderr=err, folder=folder
     )
     settings = gather(Namespace(), world)
-    return {server.name: server.link for server, _ in configured_servers(settings, world)}, err.getvalue()
+    return {server.name: server.link for server, _ in load_servers(settings, world)}, err.getvalue()
 
 
 def test_every_key_of_mcp_json_is_shown_and_every_variable_that_would_leave_is_named(tmp_path):

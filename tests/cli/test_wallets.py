@@ -8,7 +8,7 @@ import pytest
 from glidepath import Agent, Budget, Limits, Usage
 from glidepath.cli.layers import gather
 from glidepath.cli.parser import make_parser
-from glidepath.cli.world import World
+from glidepath.cli.world import CliContext
 from glidepath.outcome import LoopOutcome
 from glidepath.sessions import SqliteStore
 from glidepath.testing import ScriptedModel, say
@@ -108,12 +108,12 @@ def test_a_wallet_needs_a_store_and_has_to_be_there(tmp_path):
 
 
 def talk(folder, *flags):
-    from glidepath.cli.chat.talk import Talk
+    from glidepath.cli.chat.talk import Conversation
 
     glidepath("--version", folder=folder)  # the folder of the models is on the path
-    world = World(environ={}, folder=folder, now=lambda: 0.0)
+    world = CliContext(environ={}, folder=folder, now=lambda: 0.0)
     options = make_parser(["chat"]).parse_args(["chat", *HELLO, "--model", "python:flights:talkative", *flags])
-    return Talk(gather(options, world), world)
+    return Conversation(gather(options, world), world)
 
 
 async def conversation(chat, most=400):

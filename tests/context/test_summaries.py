@@ -356,7 +356,7 @@ def test_g15_a_view_under_a_checkpoint_has_whole_groups_and_the_pinned_messages(
     heads = [i for i, message in enumerate(messages) if message.role != "tool_result"]
     upto = heads[int(share * (len(heads) - 1))]
     strategy = Summarize()
-    gist = strategy.restored(text, upto)
+    gist = strategy.restore(text, upto)
     shown, sizes, pins = strategy.under(gist, messages, sizes_of(messages), pinned)
     assert [shown[i] for i in pins if shown[i] is not gist.message] == [messages[i] for i in pinned]
     assert gist.message in [shown[i] for i in pins]

@@ -18,7 +18,7 @@ from glidepath.agent import durable
 from glidepath.errors import StoreError
 from glidepath.sessions import SqliteStore, group_commit, sqlite_file, sqlite_journals
 from glidepath.sessions.archive import read_journal
-from glidepath.sessions.chain import verified
+from glidepath.sessions.chain import verify_commits
 from glidepath.sessions.finding import find_sessions
 from glidepath.sessions.owner import this_owner
 from glidepath.spi.sessions import Commit
@@ -82,7 +82,7 @@ def test_two_commits_of_one_session_in_one_pass_follow_each_other_or_none_does(t
         assert [getattr(error, "kind", None) for error in found] == ["conflict", "conflict", None]
         await store.append(lease, following(lease, 3, two.hash))  # nothing was lost by it
         entry, commits = await store.load("s")
-        assert len(list(verified(commits, head=entry.head, hash_=entry.hash))) == 3
+        assert len(list(verify_commits(commits, head=entry.head, hash_=entry.hash))) == 3
         await store.close()
 
     asyncio.run(scene())
@@ -392,7 +392,7 @@ def test_a_head_that_was_never_noted_is_found_in_the_commits(tmp_path, monkeypat
             await add(dead, lease, 2, first=lease.head + 1)
             await dead.release(lease)
             entry, commits = await dead.load(name)
-            assert len(list(verified(commits, head=entry.head, hash_=entry.hash))) == 7 + number
+            assert len(list(verify_commits(commits, head=entry.head, hash_=entry.hash))) == 7 + number
             picked = await dead.pick(name, [1, 6, 99])
             assert [one.number for one in picked] == [1, 6]
         await dead.close()
@@ -415,7 +415,7 @@ def test_commits_after_others_were_deleted_are_found(tmp_path, monkeypatch, batc
                 await store.release(lease)
             await store.remove(f"goes{turn}")
             entry, commits = await store.load("stays")
-            assert len(list(verified(commits, head=entry.head, hash_=entry.hash))) == 3 * (turn + 1)
+            assert len(list(verify_commits(commits, head=entry.head, hash_=entry.hash))) == 3 * (turn + 1)
         await store.close()
 
     asyncio.run(scene())

@@ -25,9 +25,9 @@ from glidepath.messages import CustomMessage, StreamEnd, TextDelta, UnknownMessa
 from glidepath.run.snapshot import KEPT, take_snapshot
 from glidepath.sessions import MemoryStore, SqliteStore
 from glidepath.sessions.archive import read_journal
-from glidepath.sessions.chain import link, read, verified
+from glidepath.sessions.chain import link, read, verify_commits
 from glidepath.sessions.fold import fold
-from glidepath.sessions.scribe import Scribe
+from glidepath.sessions.scribe import JournalRecorder
 from glidepath.sessions.state_changes import MARKED, StateChanges, bare
 from glidepath.testing import (
     EventRecorder,
@@ -90,13 +90,13 @@ def watched(monkeypatch):
             await later
         run = self._run
         entry, commits = await self.store.load(self.lease.session_id)
-        folded = fold(verified(commits, head=entry.head))
+        folded = fold(verify_commits(commits, head=entry.head))
         assert folded.messages == run.transcript.messages
         assert plain(folded.snapshot) == plain(take_snapshot(run))
         counted.append(entry.head)
 
-    write = Scribe._write
-    monkeypatch.setattr(Scribe, "_write", lambda self, *a, **k: checked(self, write(self, *a, **k)))
+    write = JournalRecorder._write
+    monkeypatch.setattr(JournalRecorder, "_write", lambda self, *a, **k: checked(self, write(self, *a, **k)))
     return counted
 
 
@@ -446,10 +446,12 @@ def test_a_marked_change_in_any_part_that_survives_is_written_once():
             async for one in super().stream(request):
                 yield one
 
-    runs, attend = [], Scribe.attend
+    runs, attend = [], JournalRecorder.attend
 
     async def scene(monkeypatch):
-        monkeypatch.setattr(Scribe, "attend", lambda self, run, **k: (runs.append(run), attend(self, run, **k))[1])
+        monkeypatch.setattr(
+            JournalRecorder, "attend", lambda self, run, **k: (runs.append(run), attend(self, run, **k))[1]
+        )
         agent = Agent(model=Prying([say("done")]), limits=Limits(max_iterations=3), store=MemoryStore())
         return await agent.run("go", session="s")
 

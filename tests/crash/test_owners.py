@@ -15,7 +15,7 @@ from glidepath import Agent, Limits, LoopOutcome
 from glidepath.errors import StoreError
 from glidepath.sessions import SqliteStore
 from glidepath.sessions.archive import read_journal
-from glidepath.sessions.chain import link, verified
+from glidepath.sessions.chain import link, verify_commits
 from glidepath.sessions.owner import alive, of_this_process, this_owner
 from glidepath.testing import ScriptedModel, say
 
@@ -83,7 +83,7 @@ def test_what_an_owner_was_told_is_written_is_what_the_next_one_finds(tmp_path):
         assert [commit.number for commit in commits] == [1, 2]
         assert b"mine" in commits[1].body
         assert (await first.load("s"))[1] == commits
-        list(verified(commits, head=entry.head, hash_=entry.hash))
+        list(verify_commits(commits, head=entry.head, hash_=entry.hash))
         await first.close()
         await second.close()
 
@@ -148,7 +148,7 @@ def check_hammered(path, logs):
         store = SqliteStore(path)
         for listed in await store.entries():
             entry, commits = await store.load(listed.session_id)
-            list(verified(commits, head=entry.head, hash_=entry.hash))
+            list(verify_commits(commits, head=entry.head, hash_=entry.hash))
             have.update((entry.session_id, str(commit.number), commit.hash.hex()) for commit in commits)
         await store.close()
 
@@ -220,7 +220,7 @@ def test_g13_an_owner_that_was_stopped_and_wakes_up_cannot_write(tmp_path):
         kind, number = (tmp_path / "fenced").read_text().split()
         assert (kind, int(number) >= head) == ("fenced", True)
         journal, commits = await store.load("s")
-        list(verified(commits, head=journal.head, hash_=journal.hash))
+        list(verify_commits(commits, head=journal.head, hash_=journal.hash))
         assert [b"thief" in commit.body for commit in commits] == [False] * head + [True]
         await store.close()
 
@@ -298,7 +298,7 @@ def test_threads_with_loops_of_their_own_share_a_store(tmp_path):
         assert len(entries) == 30
         for entry in entries:
             found, commits = await store.load(entry.session_id)
-            assert len(list(verified(commits, head=found.head, hash_=found.hash))) == 20
+            assert len(list(verify_commits(commits, head=found.head, hash_=found.hash))) == 20
             assert found.owner is None
         await store.close()
 

@@ -7,7 +7,7 @@ import weakref
 from glidepath import Agent, Limits, LoopOutcome
 from glidepath.sessions import MemoryStore, SqliteStore
 from glidepath.sessions.inbox import send
-from glidepath.sessions.scribe import Scribe
+from glidepath.sessions.scribe import JournalRecorder
 from glidepath.spi.sessions import Sign
 from glidepath.testing import ScriptedModel, VirtualClock, hang, say
 
@@ -126,13 +126,13 @@ def test_two_leases_of_one_session_are_never_in_one_question():
 
 
 def test_a_run_that_is_over_leaves_nothing_for_the_garbage_collector(tmp_path, monkeypatch):
-    seen, attend = [], Scribe.attend
+    seen, attend = [], JournalRecorder.attend
 
     def watched(self, run, **keywords):
         seen.append(weakref.ref(self))
         attend(self, run, **keywords)
 
-    monkeypatch.setattr(Scribe, "attend", watched)
+    monkeypatch.setattr(JournalRecorder, "attend", watched)
 
     async def fly():
         store = SqliteStore(tmp_path / "s")
@@ -149,13 +149,13 @@ def test_a_run_that_is_over_leaves_nothing_for_the_garbage_collector(tmp_path, m
 
 
 def test_runs_that_end_together_give_their_sessions_back_without_a_task(tmp_path, monkeypatch):
-    given, give_back = [], Scribe._give_back
+    given, give_back = [], JournalRecorder._give_back
 
     async def counted(self):
         given.append(self.lease.session_id)
         await give_back(self)
 
-    monkeypatch.setattr(Scribe, "_give_back", counted)
+    monkeypatch.setattr(JournalRecorder, "_give_back", counted)
 
     async def fly():
         store = SqliteStore(tmp_path / "s")
@@ -188,13 +188,13 @@ def test_a_store_that_overrides_release_is_asked_for_it(tmp_path):
 
 
 def test_a_heartbeat_that_is_about_to_begin_or_has_its_answer_holds_no_run_up(monkeypatch):
-    slow, give_back = [], Scribe._give_back
+    slow, give_back = [], JournalRecorder._give_back
 
     async def counted(self):
         slow.append(self.lease.session_id)
         await give_back(self)
 
-    monkeypatch.setattr(Scribe, "_give_back", counted)
+    monkeypatch.setattr(JournalRecorder, "_give_back", counted)
 
     async def fly():
         store = MemoryStore()

@@ -12,7 +12,7 @@ import pytest
 
 from glidepath.errors import StoreError
 from glidepath.sessions import SqliteStore, sqlite_journals
-from glidepath.sessions.chain import link, verified
+from glidepath.sessions.chain import link, verify_commits
 from glidepath.sessions.owner import this_owner
 
 from .test_owners import in_a_child, status
@@ -26,7 +26,7 @@ def everything(path):
         found = {}
         for listed in await store.entries():
             entry, commits = await store.load(listed.session_id)
-            list(verified(commits, head=entry.head, hash_=entry.hash))
+            list(verify_commits(commits, head=entry.head, hash_=entry.hash))
             found[entry.session_id] = (entry.head, entry.hash, dict(entry.summary))
         await store.close()
         return found
@@ -72,7 +72,7 @@ def live(path, seed, seconds):
                 await store.release(lease)
         elif what < 0.7:
             entry, commits = await store.load(name)
-            list(verified(commits, head=entry.head, hash_=entry.hash))
+            list(verify_commits(commits, head=entry.head, hash_=entry.hash))
         elif what < 0.8:
             await store.entries()
         elif what < 0.95:

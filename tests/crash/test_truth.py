@@ -101,7 +101,7 @@ async def stopped(agent):
 def open_breaker(pay):
     breaker = tool_breaker(pay)
     for _ in range(12):
-        breaker.failed(asyncio.get_running_loop().time(), probe=False)
+        breaker.record_failure(asyncio.get_running_loop().time(), probe=False)
 
 
 WAYS = {

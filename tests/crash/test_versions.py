@@ -14,7 +14,7 @@ from glidepath.messages import StopReason, StreamEnd, TextDelta, ToolCallDelta, 
 from glidepath.outcome import AgentState
 from glidepath.sessions import MemoryStore
 from glidepath.sessions.archive import export_journal, read_journal, repair
-from glidepath.sessions.chain import SCHEMA, chained
+from glidepath.sessions.chain import SCHEMA, hash_commit
 from glidepath.spi.sessions import Commit
 from glidepath.testing import EventRecorder
 
@@ -69,7 +69,7 @@ async def rewritten(change):
     for commit in commits:
         records = [made for record in json.loads(commit.body) for made in change(record)]
         body = json.dumps(records).encode()
-        before = chained(before, commit.number, body)
+        before = hash_commit(before, commit.number, body)
         store.append(lease, Commit(commit.number, body, before))
     await store.release(lease)
     return store

@@ -16,7 +16,7 @@ import pytest
 import yaml
 
 from glidepath.cli import deck_server, main
-from glidepath.cli.world import World
+from glidepath.cli.world import CliContext
 from glidepath.serve import listener
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -161,9 +161,9 @@ def test_compose_mounts_what_its_comment_and_the_page_name():
 def test_a_server_on_all_interfaces_prints_an_address_that_answers(host, shown, tmp_path, monkeypatch):
     served = []
     monkeypatch.setattr(listener, "listen", lambda application, bound, **_: (served.append(application), bound.close()))
-    world = World(environ={"GLIDEPATH_SERVE_TOKEN": TOKEN}, stderr=io.StringIO(), folder=tmp_path)
+    world = CliContext(environ={"GLIDEPATH_SERVE_TOKEN": TOKEN}, stderr=io.StringIO(), folder=tmp_path)
     if host == "::":
-        monkeypatch.setattr(deck_server, "_bound", lambda _, port: socket.create_server(("127.0.0.1", port)))
+        monkeypatch.setattr(deck_server, "_bind_socket", lambda _, port: socket.create_server(("127.0.0.1", port)))
     assert main(["deck", "--demo", "--host", host, "--behind-proxy", "--port", "0", "--no-browser"], world) == 0
     address = re.search(r"Serving at (\S+);", world.stderr.getvalue())[1]
     assert re.fullmatch(rf"http://{re.escape(shown)}:\d+/", address)

@@ -8,7 +8,7 @@ import pytest
 from glidepath import AgentState, GuardrailsConfig, Limits, LoopConfig, LoopOutcome
 from glidepath.events import EVENTS
 from glidepath.outcome import ENDINGS, PROTOCOL_STOPS, ResourceAction
-from glidepath.setting import Passed, declared
+from glidepath.setting import Passed, settings_of
 from glidepath.tools.options import _DEFAULTS as TOOL_OPTIONS
 
 from .pages import ROOT, code, name, pages, table, tables
@@ -55,7 +55,7 @@ def test_the_fields_a_child_does_not_inherit_are_listed():
     rows = table(DOCS / "the-builder.md", "field", "inherited")
     listed = {field: row[1].split(":")[0] for row in rows for field in re.findall(r"`(\w+)`", row[0])}
     assert listed == {
-        field: one.inherited.value for field, one in declared(LoopConfig).items() if one.inherited is not Passed.YES
+        field: one.inherited.value for field, one in settings_of(LoopConfig).items() if one.inherited is not Passed.YES
     }
 
 

@@ -17,7 +17,7 @@ import asyncpg
 from tests.crash.postgres import dsn
 
 from glidepath.cli import main
-from glidepath.cli.world import World
+from glidepath.cli.world import CliContext
 
 HERE = Path(__file__).resolve().parent
 
@@ -69,7 +69,7 @@ class Crew:
     def command(self, *argv):
         """What a command says and answers, in this process."""
         out, err = io.StringIO(), io.StringIO()
-        world = World(environ=self.environment, stdin=io.StringIO(), stdout=out, stderr=err, folder=HERE)
+        world = CliContext(environ=self.environment, stdin=io.StringIO(), stdout=out, stderr=err, folder=HERE)
         with contextlib.redirect_stderr(err):
             try:
                 code = main(argv, world)

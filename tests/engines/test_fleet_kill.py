@@ -8,7 +8,7 @@ from tests.serve.deck import code, controls, serving
 
 from glidepath.engines.dbos import Fleet, Quota
 from glidepath.engines.dbos.fleet_ledger import FleetLedger
-from glidepath.engines.dbos.kill_switches import release, throw, thrown
+from glidepath.engines.dbos.kill_switches import list_thrown_switches, release, throw
 from glidepath.engines.dbos.worker_flight import WorkerFlight
 from glidepath.errors import QuotaError
 from glidepath.sessions import PostgresStore
@@ -135,9 +135,9 @@ def test_a_switch_that_is_thrown_twice_is_one_switch_and_is_released_once(addres
         ledger = FleetLedger(address)
         await throw(ledger, None, "first", "ada")
         await throw(ledger, None, "second", "bob")
-        (one,) = await thrown(ledger)
+        (one,) = await list_thrown_switches(ledger)
         answers = [await release(ledger, None, "", "bob") for _ in range(2)]
-        left = await thrown(ledger)
+        left = await list_thrown_switches(ledger)
         await ledger.close()
         return one, answers, left
 

@@ -255,7 +255,7 @@ def test_without_a_bell_a_run_looks_by_itself(address, monkeypatch):
         one = await worker(address)
         await one.ledger.set_budget(Quota(tokens=1000))
         holder, waiter = await seat(one, "deaf holder"), await seat(one, "deaf waiter")
-        one.ledger.bell._freed = lambda *_: None
+        one.ledger.bell._on_freed = lambda *_: None
         await holder.budget.draw(holder, Amount(800), Amount(800))
         waiting = asyncio.create_task(waiter.budget.draw(waiter, Amount(500), Amount(500)))
         await asyncio.sleep(0.2)

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from glidepath.gate.foreign_transcript import FEW, ForeignTranscript, bound_message, own_reply, read_conversation
+from glidepath.gate.foreign_transcript import FEW, ForeignTranscript, limit_message, own_reply, read_conversation
 from glidepath.messages import (
     AssistantMessage,
     CustomMessage,
@@ -167,16 +167,16 @@ ANYTHING = st.recursive(
 @settings(max_examples=200, deadline=None)
 def test_no_request_is_too_odd_to_be_kept(dialect, body):
     for message in read_conversation(dialect, body):
-        link(b"", 1, 1, 0.0, [("message", bound_message(message))])
+        link(b"", 1, 1, 0.0, [("message", limit_message(message))])
 
 
 def test_half_a_character_is_kept_as_a_whole_one():
-    kept = bound_message(UserMessage("a\ud800b"))
+    kept = limit_message(UserMessage("a\ud800b"))
     link(b"", 1, 1, 0.0, [("message", kept)])
     assert kept.text == "a\ufffdb"
-    odd = bound_message(CustomMessage("anthropic", {"x": "\ud800"}))
+    odd = limit_message(CustomMessage("anthropic", {"x": "\ud800"}))
     link(b"", 1, 1, 0.0, [("message", odd)])
-    call = bound_message(AssistantMessage((ToolCall("c", "look", {"x": "\udfff"}),)))
+    call = limit_message(AssistantMessage((ToolCall("c", "look", {"x": "\udfff"}),)))
     link(b"", 1, 1, 0.0, [("message", call)])
 
 

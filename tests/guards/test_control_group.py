@@ -65,7 +65,7 @@ def polling_counts(monkeypatch):
 
 
 def changes_do_not_count(monkeypatch):
-    monkeypatch.setattr(repetition.RepetitionGuard, "_changed_something", lambda *_: False)
+    monkeypatch.setattr(repetition.RepetitionGuard, "_has_changed_something", lambda *_: False)
 
 
 def the_window_is_wide(monkeypatch):

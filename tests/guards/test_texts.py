@@ -20,7 +20,7 @@ from glidepath import (
     tool,
 )
 from glidepath.cli import main
-from glidepath.cli.world import World
+from glidepath.cli.world import CliContext
 from glidepath.events import NoticeSent
 from glidepath.sessions import MemoryStore
 from glidepath.spi import Block
@@ -103,7 +103,7 @@ def test_the_configuration_file_sets_them_in_a_table(tmp_path):
     file = tmp_path / "mine.toml"
     file.write_text('model = "openai:gpt-5"\n[texts]\nlandin = "Land."\n')
     err = io.StringIO()
-    world = World(folder=tmp_path, stdout=io.StringIO(), stderr=err)
+    world = CliContext(folder=tmp_path, stdout=io.StringIO(), stderr=err)
     assert main(["sim", "--config", str(file), "--only", "same_call"], world) == 2
     assert "did you mean 'landing'?" in err.getvalue()
     file.write_text('model = "openai:gpt-5"\n[texts]\nlanding = "Land."\n')

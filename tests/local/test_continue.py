@@ -11,7 +11,7 @@ from glidepath import ConfigurationError
 from glidepath.models import pull
 from glidepath.models.local import _fetch
 from glidepath.models.local import weights as module
-from glidepath.models.local._fetch import continued
+from glidepath.models.local._fetch import continue_download
 
 from .talk import gone, soon
 from .test_pull import CONTENT, files, known, puller, wheel_of
@@ -199,7 +199,7 @@ def asking(*answers):
 def test_how_it_goes_on(tmp_path, monkeypatch, answers, whole, asked):
     monkeypatch.setattr(_fetch, "PAUSES", (0, 0, 0))
     ask, seen = asking(*answers)
-    assert continued(ask, tmp_path / "file", 6) is whole
+    assert continue_download(ask, tmp_path / "file", 6) is whole
     assert seen == asked
     assert not whole or (tmp_path / "file").read_bytes() == b"abcdef"
     assert all(answer.closed for answer in answers if isinstance(answer, Answer))

@@ -32,7 +32,7 @@ pytestmark = [pytest.mark.process, pytest.mark.timeout(600)]
 
 async def version_of(server):
     supply = server.open()
-    listing = await supply.owner.connected()
+    listing = await supply.owner.await_listing()
     await supply.close()
     return listing.version
 

@@ -3,7 +3,7 @@
 import pytest
 
 from glidepath.cli.servers import prompt_of
-from glidepath.mcp.resource_tools import offered_prompts, prompt_text
+from glidepath.mcp.resource_tools import list_prompts, prompt_text
 from glidepath.testing import call, say
 
 from .servers import ERAS, agent_with, fake, results
@@ -37,7 +37,7 @@ async def test_resources_can_be_left_out():
 @pytest.mark.parametrize("era", ERAS)
 async def test_a_prompt_becomes_a_text(era):
     supply = library(era).open()
-    [offered] = await offered_prompts(supply)
+    [offered] = await list_prompts(supply)
     assert (offered.name, offered.required) == ("review", ("what",))
     assert await prompt_text(supply, "review", {"what": "the code"}) == "Review the code."
     await supply.close()

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from glidepath.mcp.definitions import clean_text, offered_name, offered_schema
-from glidepath.mcp.elicitation import Question, asks_for_secret, combined, question_of, with_defaults
+from glidepath.mcp.definitions import clean_text, make_legal_name, make_legal_schema
+from glidepath.mcp.elicitation import Question, asks_for_secret, combine_questions, question_of, with_defaults
 from glidepath.mcp.schema_check import schema_problems
 
 SCALARS = st.one_of(st.none(), st.booleans(), st.integers(-9, 9), st.sampled_from(["", "a", "abc"]), st.just(1.5))
@@ -51,7 +51,7 @@ def test_it_agrees_with_the_reference_implementation(schema, value):
 @given(VALUES, VALUES)
 def test_whatever_a_server_sends_as_a_schema_it_never_raises(schema, value):
     schema_problems(schema if isinstance(schema, dict) else {}, value)
-    offered_schema(schema)
+    make_legal_schema(schema)
 
 
 def test_references_and_alternatives_are_followed():
@@ -91,7 +91,7 @@ def test_a_schema_that_never_ends_costs_a_moment(schema):
     ],
 )
 def test_what_no_provider_takes_is_said(schema, said):
-    assert said in offered_schema(schema)[1]
+    assert said in make_legal_schema(schema)[1]
 
 
 def test_what_providers_refuse_is_left_out():
@@ -103,18 +103,18 @@ def test_what_providers_refuse_is_left_out():
             "examples": {"type": "string"},
         },
     }
-    shown, wrong = offered_schema(schema)
+    shown, wrong = make_legal_schema(schema)
     assert wrong is None
     assert shown == {"type": "object", "properties": {"a": {"description": "One."}, "examples": {"type": "string"}}}
 
 
 def test_a_schema_that_is_a_reference_is_shown_as_what_it_refers_to():
-    shown, _ = offered_schema({"$ref": "#/$defs/A", "$defs": {"A": {"properties": {"x": {"type": "integer"}}}}})
+    shown, _ = make_legal_schema({"$ref": "#/$defs/A", "$defs": {"A": {"properties": {"x": {"type": "integer"}}}}})
     assert shown["properties"] == {"x": {"type": "integer"}}
 
 
 def test_names_and_texts_are_made_fit():
-    assert offered_name("my tool!") == "my_tool_"
+    assert make_legal_name("my tool!") == "my_tool_"
     assert clean_text("a<!-- hidden -->b\x1b[31mc\u202ed\ne", 100) == "abcd\ne"
     assert clean_text("x" * 500, 10) == "x" * 9 + "…"
 
@@ -161,7 +161,7 @@ def test_a_question_that_must_not_be_asked_is_refused(fields, said):
 def test_several_questions_are_one_form():
     one = Question(message="One?", form={"type": "object", "properties": {"a": {}}, "required": ["a"]})
     two = Question(message="Two?", form={"type": "object", "properties": {}}, url="https://example.com")
-    reason, form = combined("srv", "tool", {"x": one, "y": two})
+    reason, form = combine_questions("srv", "tool", {"x": one, "y": two})
     assert "One? / Two? (open https://example.com, then approve)" in reason
     assert (list(form["properties"]), form["required"]) == (["x", "y"], ["x"])
 

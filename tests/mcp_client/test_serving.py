@@ -11,7 +11,7 @@ from mcp import Client
 
 from glidepath import Agent, Limits, tool
 from glidepath.cli import main
-from glidepath.cli.world import World
+from glidepath.cli.world import CliContext
 from glidepath.errors import ConfigurationError
 from glidepath.events import ToolProgress
 from glidepath.mcp import McpServer
@@ -144,6 +144,6 @@ async def test_the_command_serves_on_stdio(tmp_path):
 def test_the_command_says_what_is_wrong(tmp_path, name, said):
     (tmp_path / "wrong_agents.py").write_text(AGENTS)
     err = io.StringIO()
-    world = World(environ={}, stdin=io.StringIO(), stdout=io.StringIO(), stderr=err, folder=tmp_path)
+    world = CliContext(environ={}, stdin=io.StringIO(), stdout=io.StringIO(), stderr=err, folder=tmp_path)
     assert main(("mcp", "serve", "--agent", name), world) == 2
     assert said in err.getvalue()

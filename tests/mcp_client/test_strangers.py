@@ -9,7 +9,7 @@ import pytest
 from glidepath import Limits, LoopOutcome, answer
 from glidepath.events import ToolsChanged
 from glidepath.mcp import McpServer
-from glidepath.mcp.definitions import offered_schema
+from glidepath.mcp.definitions import make_legal_schema
 from glidepath.mcp.pins import Lock, write_lock
 from glidepath.mcp.schema_check import schema_problems
 from glidepath.testing import call, say
@@ -123,19 +123,19 @@ async def test_what_a_server_prints_cannot_steer_a_terminal():
     ids=["name of a type", "type", "properties", "enum", "anyOf", "items", "reference"],
 )
 def test_a_part_that_is_no_schema_makes_the_tool_unusable(part, said):
-    _, wrong = offered_schema({"type": "object", "properties": {"a": part}})
+    _, wrong = make_legal_schema({"type": "object", "properties": {"a": part}})
     assert said in (wrong or "")
 
 
 def test_flags_of_older_drafts_are_left_out():
     part = {"type": "integer", "required": True, "minimum": 0, "exclusiveMinimum": True}
-    shown, wrong = offered_schema({"type": "object", "properties": {"a": part}})
+    shown, wrong = make_legal_schema({"type": "object", "properties": {"a": part}})
     assert (wrong, shown["properties"]["a"]) == (None, {"type": "integer", "minimum": 0})
 
 
 def test_a_reference_to_a_reference_is_followed_to_an_object():
     ends = {"type": "object", "properties": {"n": {"type": "integer"}}, "anyOf": [{"required": ["n"]}]}
-    shown, wrong = offered_schema({"$ref": "#/$defs/A", "$defs": {"A": {"$ref": "#/$defs/B"}, "B": ends}})
+    shown, wrong = make_legal_schema({"$ref": "#/$defs/A", "$defs": {"A": {"$ref": "#/$defs/B"}, "B": ends}})
     assert wrong is None
     assert (shown["properties"], "$ref" in shown, "anyOf" in shown) == ({"n": {"type": "integer"}}, False, False)
 

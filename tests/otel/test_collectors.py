@@ -150,7 +150,7 @@ def test_a_queue_that_is_full_drops_and_counts(monkeypatch):
         background.put(lambda number=number: done.append(number))
     assert background.dropped == 2
     gate.set()
-    assert asyncio.run(background.drained(10))
+    assert asyncio.run(background.drain(10))
     assert done == [0, 1, 2]
 
 
@@ -175,7 +175,7 @@ def test_a_thread_that_cannot_start_is_tried_again(monkeypatch):
     with monkeypatch.context() as patched:
         patched.setattr("threading.Thread.start", refused)
         background.put(lambda: None)
-        assert not asyncio.run(background.drained(0.01))
+        assert not asyncio.run(background.drain(0.01))
     background.put(done.set)
     assert done.wait(10)
 

@@ -131,8 +131,8 @@ def test_what_children_use_counts_against_the_limit_that_must_hold():
     ended = RunEnded("run_1", None, 9, 1.0, replace(fly(Recorded(), [say("done")]), usage=Usage(input=900, output=150)))
     background = recorded.plugin._background
     measures = Measures(instruments_of(recorded.plugin._providers[1], background, latest=False), background)
-    measures.run_started(RunStarted("run_1", None, 1, 0.0, "s", "agent", "m", limits={"tokens": 1_000}))
-    measures.run_ended(ended)
+    measures.on_run_started(RunStarted("run_1", None, 1, 0.0, "s", "agent", "m", limits={"tokens": 1_000}))
+    measures.on_run_ended(ended)
     assert total(recorded.metrics()["glidepath.overshoot"]) == 50
 
 

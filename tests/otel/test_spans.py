@@ -10,7 +10,7 @@ from glidepath import Agent, ExecutionMode, Limits, LoopOutcome, Plugin, approve
 from glidepath.code import CodeMode
 from glidepath.errors import ConfigurationError, TransientError
 from glidepath.otel import OpenTelemetry
-from glidepath.plugins.lineup import Lineup
+from glidepath.plugins.lineup import HookTable
 from glidepath.sessions import MemoryStore
 from glidepath.spi import Ask
 from glidepath.teams import Team
@@ -228,7 +228,7 @@ def test_a_team_is_a_workflow_with_its_members_below(recorded):
 
 def test_without_a_provider_nobody_listens():
     plugin = OpenTelemetry()
-    assert Lineup([plugin]).for_run().observers == ()
+    assert HookTable([plugin]).for_run().observers == ()
     assert Agent(model=ScriptedModel([say("hi")]), plugins=[plugin], limits=FEW).run_sync("Hi.").text == "hi"
 
 

@@ -19,7 +19,7 @@ from glidepath.events import (
     TurnEnded,
 )
 from glidepath.messages import UserMessage
-from glidepath.plugins.lineup import Lineup
+from glidepath.plugins.lineup import HookTable
 from glidepath.spi import AfterDecision, Allow, Ask, Block, Gate, Replace
 from glidepath.spi.hooks import HOOKS
 from glidepath.testing import EventRecorder, ScriptedModel, call, calls, fail, say, virtual
@@ -101,7 +101,7 @@ async def test_hooks_are_asked_in_registration_order_moved_only_as_asked(hook, i
         plugin(hook, note("b"), "b", runs_after=("nobody",)),
     ]
     expected = ["a", "c", "d", "b"]
-    assert getattr(Lineup(plugins).names(), hook) == tuple(expected)
+    assert getattr(HookTable(plugins).names(), hook) == tuple(expected)
     await fly(SCRIPTS[hook], *plugins)
     assert asked[:4] == expected
 
@@ -492,7 +492,7 @@ async def test_a_denied_tool_that_is_called_anyway_does_not_run_and_the_reason_r
 
 def refused(body):
     with pytest.raises(ConfigurationError) as caught:
-        Lineup([type("Odd", (Plugin,), body)()])
+        HookTable([type("Odd", (Plugin,), body)()])
     return str(caught.value)
 
 
@@ -530,7 +530,7 @@ def test_a_hook_that_takes_no_context_or_is_set_on_the_object_is_refused(hook):
         def follow_up(self, context): ...
 
     with pytest.raises(ConfigurationError, match=f"{hook} is set on the object"):
-        Lineup([Late()])
+        HookTable([Late()])
 
 
 def test_a_plugin_without_hooks_an_async_for_run_and_a_strange_inheritance_are_refused():
@@ -552,7 +552,7 @@ def test_a_plugin_for_a_run_must_have_the_same_hooks_or_a_guard_would_vanish(ans
             return answer
 
     with pytest.raises(ConfigurationError, match=r"Guard\.for_run\(\)|overrides no hook"):
-        Lineup([Guard()]).for_run()
+        HookTable([Guard()]).for_run()
 
 
 # --- observers ------------------------------------------------------------------------------------------------------
@@ -628,7 +628,7 @@ def test_a_plugin_whose_name_or_run_state_cannot_be_made_is_refused():
     body = {"name": property(lambda self: {}["no name"]), "steering": nothing}
     assert "name raised KeyError" in refused(body)
     with pytest.raises(ConfigurationError, match=r"for_run\(\) raised SystemExit"):
-        Lineup([plugin("steering", nothing, for_run=leave)]).for_run()
+        HookTable([plugin("steering", nothing, for_run=leave)]).for_run()
 
 
 ASKED_IN_TURNS = ("steering", "tool_gate", "context_transform", "before_tool_call", "after_tool_call")

@@ -13,7 +13,7 @@ from glidepath.spi import AfterDecision, Ask
 from glidepath.teams import Member, Team, TeamExecutionRequest
 from glidepath.teams.events import StepAttempted, TeamStarted
 from glidepath.teams.team_history import History
-from glidepath.teams.team_prompts import step_prompt, told_to
+from glidepath.teams.team_prompts import mark_untrusted, step_prompt
 from glidepath.teams.values import TeamExecutionPlan, TeamStep
 from glidepath.testing import EventRecorder, ScriptedModel, call, calls, say, virtual
 
@@ -255,11 +255,11 @@ async def test_a_team_that_goes_on_knows_what_was_read_before():
 def test_only_the_goal_of_a_tainted_prompt_is_the_words_of_a_person():
     request = TeamExecutionRequest(goal="write to ann@home.example")
     prompt = step_prompt(request, TeamStep(id="one", description="write"), ())
-    assert told_to(prompt, request, ()) == prompt
-    goal, rest = told_to(prompt, request, ("web",))
+    assert mark_untrusted(prompt, request, ()) == prompt
+    goal, rest = mark_untrusted(prompt, request, ("web",))
     assert (goal.text, goal.origins, rest.origins) == ("Goal of the team: write to ann@home.example", (), ("web",))
     assert f"{goal.text}\n\n{rest.text}" == prompt
-    assert [one.origins for one in told_to("something else", request, ("web",))] == [("web",)]
+    assert [one.origins for one in mark_untrusted("something else", request, ("web",))] == [("web",)]
 
 
 # --- views -------------------------------------------------------------------------------------------------------

@@ -536,9 +536,9 @@ def test_the_cost_of_a_call_does_not_grow_with_the_transcript():
     taken = []
 
     class Counting(Provenance):
-        def _caught_up(self, context):
+        def _catch_up(self, context):
             before = [count for _, count in self._read]
-            known = super()._caught_up(context)
+            known = super()._catch_up(context)
             taken.append(sum(count for _, count in self._read) - sum(before))
             return known
 

@@ -28,24 +28,24 @@ from glidepath.testing import ScriptedModel
 def opened(limit=3, now=0.0):
     breaker = Breaker(limit)
     for _ in range(limit):
-        breaker.failed(now)
+        breaker.record_failure(now)
     return breaker
 
 
 def test_it_opens_after_so_many_failures_in_a_row_and_not_before():
     breaker = Breaker(3)
-    assert [breaker.failed(0) for _ in range(3)] == [False, False, True]
+    assert [breaker.record_failure(0) for _ in range(3)] == [False, False, True]
     assert breaker.state is BreakerState.OPEN
     assert breaker.admit(0) is Admission.REFUSED
 
 
 def test_a_success_in_between_starts_the_count_again():
     breaker = Breaker(3)
-    breaker.failed(0)
-    breaker.failed(0)
-    assert breaker.succeeded() is False
+    breaker.record_failure(0)
+    breaker.record_failure(0)
+    assert breaker.record_success() is False
     assert not breaker.alert
-    assert not any([breaker.failed(0), breaker.failed(0)])
+    assert not any([breaker.record_failure(0), breaker.record_failure(0)])
     assert breaker.admit(0) is Admission.FREE
 
 
@@ -61,10 +61,10 @@ def test_one_probe_every_thirty_seconds():
 def test_a_probe_decides():
     breaker = opened()
     breaker.admit(30)
-    assert breaker.failed(31, probe=True)
+    assert breaker.record_failure(31, probe=True)
     assert (breaker.state, breaker.admit(59)) == (BreakerState.OPEN, Admission.REFUSED)
     assert breaker.admit(60) is Admission.PROBE
-    assert breaker.succeeded()
+    assert breaker.record_success()
     assert (breaker.state, breaker.failures, breaker.alert) == (BreakerState.CLOSED, 0, False)
     assert breaker.admit(60) is Admission.FREE
 
@@ -72,17 +72,17 @@ def test_a_probe_decides():
 def test_a_late_failure_of_an_ordinary_call_does_not_end_the_probe():
     breaker = opened()
     breaker.admit(30)
-    assert not breaker.failed(31)
+    assert not breaker.record_failure(31)
     assert breaker.state is BreakerState.HALF_OPEN
 
 
 def test_a_probe_that_was_stopped_leaves_its_place_to_the_next():
     breaker = opened()
     breaker.admit(30)
-    assert breaker.unanswered(31)
+    assert breaker.record_no_answer(31)
     assert breaker.admit(31) is Admission.PROBE
-    breaker.succeeded()
-    assert not breaker.unanswered(32)
+    breaker.record_success()
+    assert not breaker.record_no_answer(32)
 
 
 def test_the_clock_of_another_loop_never_makes_the_wait_longer():
@@ -104,13 +104,13 @@ def test_whatever_happens_probes_are_thirty_seconds_apart_unless_one_was_stopped
                 assert last is None or now - last >= PROBE_EVERY - 1e-6
                 last, probing = now, True
         elif what == "fail":
-            breaker.failed(now, probe=probing)
+            breaker.record_failure(now, probe=probing)
             probing = False
         elif what == "succeed":
-            breaker.succeeded()
+            breaker.record_success()
             last, probing = None, False
         elif probing:
-            breaker.unanswered(now)
+            breaker.record_no_answer(now)
             last, probing = None, False
         assert breaker.alert or breaker.state is BreakerState.CLOSED
         assert breaker.wait(now) <= PROBE_EVERY
@@ -150,7 +150,7 @@ def test_a_tool_gets_its_breaker_when_it_is_asked_for_and_a_bound_copy_its_own()
 
 def test_a_copy_of_a_model_starts_anew_and_can_be_sent_to_another_process():
     health = Health()
-    health.failed(0)
+    health.record_failure(0)
     for twin in (copy.deepcopy(health), pickle.loads(pickle.dumps(health))):
         assert (twin.failures, twin.limit, twin.calls) == (0, MODEL_FAILURES, 0)
 
@@ -159,7 +159,7 @@ def test_threads_open_it_once_and_only_one_of_them_probes():
     breaker, seen = Breaker(50), []
 
     def hammer():
-        seen.extend(breaker.failed(0) for _ in range(1_000))
+        seen.extend(breaker.record_failure(0) for _ in range(1_000))
         seen.extend(breaker.admit(30) is Admission.PROBE for _ in range(1_000))
 
     threads = [threading.Thread(target=hammer) for _ in range(8)]

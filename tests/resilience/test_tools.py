@@ -126,7 +126,7 @@ async def test_a_cancelled_call_does_not_count_and_leaves_the_probe_to_the_next(
     assert slow.breaker is None
     breaker = tool_breaker(slow)
     for _ in range(TOOL_FAILURES):
-        breaker.failed(asyncio.get_running_loop().time())
+        breaker.record_failure(asyncio.get_running_loop().time())
     await asyncio.sleep(30)
     await cancelled()
     assert breaker.state is BreakerState.OPEN

@@ -13,7 +13,7 @@ from glidepath.events import RunEnded
 from glidepath.messages import AssistantMessage, ToolCall
 from glidepath.run import Signal, Watch
 from glidepath.run.abandoned import request
-from glidepath.run.inside import Place, _Errand, _followed, launch
+from glidepath.run.inside import CallScope, _Errand, _follow_errand, launch
 from glidepath.run.snapshot import guard_state
 from glidepath.testing import EventRecorder, ScriptedModel, call, hang, say, virtual
 
@@ -84,7 +84,7 @@ async def test_g1_a_loop_that_raises_still_ends_in_a_result(monkeypatch, defect,
         run.turn.reply = AssistantMessage((ToolCall("c1", "look", {}),))  # never added: nobody's calls
         raise defect
 
-    monkeypatch.setattr(run_lifecycle, "fly", broken)
+    monkeypatch.setattr(run_lifecycle, "run_loop", broken)
     recorder = EventRecorder()
     result = await Agent(model=ScriptedModel([]), limits=LIMITS, event_sink=recorder).run("go")
     assert (result.state, result.outcome) == (state, outcome)
@@ -100,22 +100,22 @@ async def test_g1_a_loop_that_raises_a_cancellation_after_a_cancel_is_cancelled(
         token.cancel("enough")
         raise asyncio.CancelledError
 
-    monkeypatch.setattr(run_lifecycle, "fly", broken)
+    monkeypatch.setattr(run_lifecycle, "run_loop", broken)
     result = await Agent(model=ScriptedModel([]), limits=LIMITS).run("go", cancel=token)
     assert (result.outcome, result.cause.reason) == (LoopOutcome.CANCELLED, "enough")
 
 
 @virtual
 async def test_an_error_of_a_provider_after_the_turn_keeps_why_the_model_stopped(monkeypatch):
-    real = run_lifecycle.fly
+    real = run_lifecycle.run_loop
 
     async def late(run, prompt):
         await real(run, prompt)
-        from glidepath.endings import failed
+        from glidepath.endings import fail_run
 
-        return failed(run, RejectedError("too late"))
+        return fail_run(run, RejectedError("too late"))
 
-    monkeypatch.setattr(run_lifecycle, "fly", late)
+    monkeypatch.setattr(run_lifecycle, "run_loop", late)
     result = await Agent(model=ScriptedModel([say("ok")]), limits=LIMITS).run("go")
     assert (result.outcome, result.stop_reason.value) == (LoopOutcome.FAILED, "end_turn")
 
@@ -135,7 +135,7 @@ class Errand:
 def test_whoever_waits_for_an_errand_and_is_cancelled_leaves_nothing_behind(how):
     async def main():
         errand = Errand()
-        task = asyncio.create_task(_followed(errand))
+        task = asyncio.create_task(_follow_errand(errand))
         await asyncio.sleep(0)
         if how == "just landed":
             errand.outcome.set_result("landed")
@@ -152,7 +152,7 @@ def test_whoever_waits_for_an_errand_and_is_cancelled_leaves_nothing_behind(how)
 
 @virtual
 async def test_nothing_is_started_in_a_call_that_has_ended():
-    place = Place(None, "call_1", None)
+    place = CallScope(None, "call_1", None)
 
     async def never(token, name):
         raise AssertionError("it must not start")
@@ -178,7 +178,7 @@ async def test_a_watch_pokes_its_run_once_and_heeds_whoever_asks_from_around():
         assert not watch.forgive(asked=False)
         asked = asyncio.CancelledError()
         request(asked)
-        watch.delivered(asked)
+        watch.note_delivery(asked)
         assert watch.interrupt.signal is Signal.TASK
     finally:
         watch.disarm()
@@ -196,7 +196,7 @@ async def test_an_errand_passes_on_what_its_work_raised_and_can_be_stopped_at_an
 
     errand._task = asyncio.ensure_future(fails())
     await errand._task
-    errand._done(errand._task)
+    errand._on_done(errand._task)
     with pytest.raises(OSError, match="gone"):
         errand.outcome.result()
     errand._task = asyncio.ensure_future(asyncio.sleep(100))

@@ -10,12 +10,12 @@ from glidepath.run.question import question_rows
 from glidepath.run.revealing import (
     argument_rows,
     call_line,
-    folded,
+    escape_invisible,
+    fold_line,
     mask_controls,
-    revealed,
     size_of,
     width_of,
-    wrapped,
+    wrap_lines,
 )
 
 
@@ -41,24 +41,24 @@ from glidepath.run.revealing import (
     ],
 )
 def test_what_cannot_be_seen_or_passes_for_something_else_is_named(text, shown):
-    assert revealed(text) == shown
+    assert escape_invisible(text) == shown
 
 
 def test_signs_that_are_meant_to_stay_stay():
-    assert revealed("a\nb\x1b", keep="\n") == "a\nb<U+001B>"
-    assert revealed("first\np\u0430y") == "first<U+000A>p<U+0430>y"
+    assert escape_invisible("a\nb\x1b", keep="\n") == "a\nb<U+001B>"
+    assert escape_invisible("first\np\u0430y") == "first<U+000A>p<U+0430>y"
 
 
 @given(st.text(max_size=60), st.text(max_size=60))
 def test_two_texts_never_look_the_same(one, other):
-    assert (revealed(one) == revealed(other)) is (one == other)
+    assert (escape_invisible(one) == escape_invisible(other)) is (one == other)
 
 
 @given(st.text(max_size=200), st.integers(12, 60))
 def test_no_row_is_wider_than_the_screen_and_nothing_is_left_out(text, width):
-    rows = list(wrapped(text, width))
+    rows = list(wrap_lines(text, width))
     assert all(width_of(row) <= max(width, 14) for row in rows)
-    assert "".join(row[6:] for row in rows) == "".join(revealed(line) for line in text.split("\n"))
+    assert "".join(row[6:] for row in rows) == "".join(escape_invisible(line) for line in text.split("\n"))
 
 
 def test_controls_alone_can_be_masked():
@@ -68,7 +68,7 @@ def test_controls_alone_can_be_masked():
 
 def test_wide_characters_and_accents_are_measured():
     assert (width_of("abc"), width_of("\u4e16a"), width_of("e\u0301")) == (3, 3, 1)
-    assert folded("\u4e16" * 6, 12, "  ") == "  " + "\u4e16" * 5 + "\n  \u4e16"
+    assert fold_line("\u4e16" * 6, 12, "  ") == "  " + "\u4e16" * 5 + "\n  \u4e16"
 
 
 def test_arguments_are_shown_whole():

@@ -12,11 +12,11 @@ import sys
 import pytest
 
 from glidepath.cli import main as command
-from glidepath.cli.deck_server import _chosen_store, named_agents
-from glidepath.cli.world import World
+from glidepath.cli.deck_server import _choose_store, load_agents
+from glidepath.cli.world import CliContext
 from glidepath.errors import ConfigurationError, StoreError
 from glidepath.serve import app, demo, static_files
-from glidepath.serve.deck_export import exported_page, exported_run
+from glidepath.serve.deck_export import export_page, export_run
 from glidepath.serve.locks import OPERATOR
 from glidepath.sessions import MemoryStore, SqliteStore
 from glidepath.testing import call, calls, say
@@ -29,7 +29,7 @@ HOSTILE = "</script><script>alert(1)</script><!-- \u2028\u2029\x85 end"
 def test_the_demo_shows_a_landing_a_loop_an_approval_a_team_and_a_tree(monkeypatch):
     monkeypatch.setattr(demo, "PACE", 0.0)
     monkeypatch.setattr(demo, "THINK", 0.0)
-    monkeypatch.setattr(demo, "_embedded", lambda: None)
+    monkeypatch.setattr(demo, "_make_embedded_agent", lambda: None)
 
     async def main():
         store = MemoryStore()
@@ -94,9 +94,9 @@ def test_an_export_is_one_file_whose_policy_allows_its_own_code_only(tmp_path):
         async with serving(agent(call("search", query=HOSTILE), say(HOSTILE)), store=store) as client:
             run_id = await start(client, HOSTILE)
             await events(client, run_id)
-            return await exported_run(client.server.reader, run_id)
+            return await export_run(client.server.reader, run_id)
 
-    page = exported_page(asyncio.run(main()), tmp_path)
+    page = export_page(asyncio.run(main()), tmp_path)
     data = json.loads(re.search(r'id="glidepath-export">(.*?)</script>', page, re.DOTALL).group(1))
     assert data["run"]["text"] == HOSTILE
     assert [one["sequence"] for one in data["events"]] == list(range(1, len(data["events"]) + 1))
@@ -117,15 +117,15 @@ def test_an_export_is_one_file_whose_policy_allows_its_own_code_only(tmp_path):
 def test_deck_export_writes_a_file_and_says_what_is_missing(tmp_path, monkeypatch):
     store = SqliteStore(tmp_path / "store")
     asyncio.run(agent(say("done"), store=store).run("hi", session="mine"))
-    world = World(stderr=io.StringIO(), stdout=io.StringIO(), folder=tmp_path)
+    world = CliContext(stderr=io.StringIO(), stdout=io.StringIO(), folder=tmp_path)
     (tmp_path / "index.html").write_text('<head></head><body><script src="./a.js"></script></body>')
     (tmp_path / "a.js").write_text("1")
     monkeypatch.setattr("glidepath.serve.deck_export.STATIC", tmp_path)
-    monkeypatch.setattr(exported_page, "__defaults__", (tmp_path,))
+    monkeypatch.setattr(export_page, "__defaults__", (tmp_path,))
     assert command(["deck", "export", "mine", "out.html", "--store", "sqlite:store"], world) == 0
     assert '"run_id"' in (tmp_path / "out.html").read_text()
     assert stat.S_IMODE((tmp_path / "out.html").stat().st_mode) == 0o600, "a whole transcript is its owner's"
-    named = World(
+    named = CliContext(
         stderr=io.StringIO(), stdout=io.StringIO(), folder=tmp_path, environ={"GLIDEPATH_STORE": "sqlite:store"}
     )
     assert command(["deck", "export", "mi", "start.html"], named) == 0
@@ -134,7 +134,7 @@ def test_deck_export_writes_a_file_and_says_what_is_missing(tmp_path, monkeypatc
     assert command(["deck", "export", "nobody", "out.html", "--store", "sqlite:store"], world) == 2
     assert "glidepath runs list" in world.stderr.getvalue()
     assert command(["deck", "export", "mine"], world) == 2
-    monkeypatch.setattr(exported_page, "__defaults__", (tmp_path / "none",))
+    monkeypatch.setattr(export_page, "__defaults__", (tmp_path / "none",))
     assert command(["deck", "export", "mine", "out.html", "--store", "sqlite:store"], world) == 2
     assert "make deck" in world.stderr.getvalue()
 
@@ -146,8 +146,8 @@ def test_agents_are_found_by_module_and_named_by_the_flag_or_by_themselves(tmp_p
         "two = Agent(model=ScriptedModel(), limits=Limits(max_iterations=1))\n"
     )
     monkeypatch.setattr(sys, "path", [*sys.path])
-    world = World(folder=tmp_path)
-    named = named_agents(["served_agents:one", "served_agents:two", "x=served_agents:one"], world)
+    world = CliContext(folder=tmp_path)
+    named = load_agents(["served_agents:one", "served_agents:two", "x=served_agents:one"], world)
     assert list(named) == ["first", "two", "x"]
     for wrong in (
         ["served_agents:one", "served_agents:one"],
@@ -156,7 +156,7 @@ def test_agents_are_found_by_module_and_named_by_the_flag_or_by_themselves(tmp_p
         ["nothing"],
     ):
         with pytest.raises(ConfigurationError):
-            named_agents(wrong, world)
+            load_agents(wrong, world)
 
 
 # --- more of the controls -------------------------------------------------------------------------------------------
@@ -295,9 +295,9 @@ def test_a_server_that_comes_back_knows_the_runs_of_the_one_before(tmp_path):
     ids=["its own", "the agent's", "none", "the variable's", "the flag's"],
 )
 def test_a_server_keeps_runs_in_a_store_of_its_own_unless_told_otherwise(tmp_path, said, variable, own, kind):
-    world = World(environ={"HOME": str(tmp_path), "GLIDEPATH_STORE": variable}, folder=tmp_path)
+    world = CliContext(environ={"HOME": str(tmp_path), "GLIDEPATH_STORE": variable}, folder=tmp_path)
     agents = {"helper": agent(store=MemoryStore()) if own else agent()}
-    assert type(_chosen_store(agents, said, world)).__name__ == kind
+    assert type(_choose_store(agents, said, world)).__name__ == kind
 
 
 @pytest.mark.parametrize(
@@ -311,6 +311,6 @@ def test_a_server_keeps_runs_in_a_store_of_its_own_unless_told_otherwise(tmp_pat
 )
 def test_a_store_that_cannot_be_used_is_reported_before_anything_is_served(tmp_path, agents, said, told):
     (tmp_path / "other.txt").write_text("not a database at all")
-    world = World(environ={"HOME": str(tmp_path)}, folder=tmp_path)
+    world = CliContext(environ={"HOME": str(tmp_path)}, folder=tmp_path)
     with pytest.raises((ConfigurationError, StoreError), match=told):
-        _chosen_store(agents, said, world)
+        _choose_store(agents, said, world)

@@ -102,7 +102,7 @@ def test_without_a_store_a_run_whose_reader_has_gone_lands_or_continues(policy, 
             feed = client.hub.feeds[run_id]
             feed.readers += 1  # as a stream does while somebody reads it
             feed.readers -= 1
-            client.hub.reader_left(feed)
+            client.hub.on_reader_left(feed)
             await asyncio.sleep(0.1)
             doors.open.set()
             assert (await events(client, run_id))[-1][2]["result"]["outcome"] == outcome

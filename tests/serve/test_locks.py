@@ -15,8 +15,8 @@ from glidepath.serve.locks import (
     ROLES,
     MemoryKeys,
     check_bind,
-    checked_origins,
-    checked_tokens,
+    check_origins,
+    check_tokens,
     is_allowed,
     keys_for,
     make_key,
@@ -132,10 +132,10 @@ def test_without_a_secret_no_route_answers(method, path):
 def test_a_route_without_a_row_cannot_be_served():
     from starlette.routing import Route
 
-    from glidepath.serve.doors import locked
+    from glidepath.serve.doors import lock_routes
 
     with pytest.raises(KeyError):
-        locked([Route("/api/new", lambda _: None, methods=["POST"])])
+        lock_routes([Route("/api/new", lambda _: None, methods=["POST"])])
 
 
 def test_unknown_roles_and_rights_have_nothing():
@@ -143,7 +143,7 @@ def test_unknown_roles_and_rights_have_nothing():
     assert not is_allowed("control", "fly")
     assert not any(is_allowed("control", right, tenant="acme") for right, one in RIGHTS.items() if one.whole)
     with pytest.raises(ConfigurationError, match="one of view, run, approve, control"):
-        checked_tokens({"x" * 16: "admin"})
+        check_tokens({"x" * 16: "admin"})
 
 
 def test_a_caller_who_only_runs_cannot_approve_what_its_own_run_waits_for():
@@ -768,7 +768,7 @@ def test_no_origin_is_allowed_by_default():
 @pytest.mark.parametrize("origin", ["*", "http://*.example.com", "example.com", "http://a/b", "http://a/", "null", ""])
 def test_only_whole_origins_can_be_allowed(origin):
     with pytest.raises(ConfigurationError, match="is not an origin"):
-        checked_origins([origin])
+        check_origins([origin])
 
 
 # --- one-time codes ---------------------------------------------------------------------------------------------------

@@ -60,7 +60,7 @@ def test_metrics_has_every_number_that_opentelemetry_exports():
         async with serving(flown) as client:
             await events(client, await start(client))
             await events(client, await start(client, limits={"max_iterations": 2}))
-            await told._background.drained(5)
+            await told._background.drain(5)
             page = scraped((await client.get("/metrics")).text)
         wanted = exported(reader)
         differing = {key: (value, page.get(key)) for key, value in wanted.items() if page.get(key) != value}

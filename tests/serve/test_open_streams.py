@@ -167,7 +167,7 @@ async def test_streams_end_when_keys_cannot_be_read_for_long(monkeypatch):
 async def test_a_handler_that_does_not_listen_is_cancelled():
     """A door that forgets to watch for its client cannot keep a stream open either."""
     from glidepath.serve.gatekeeper import Gatekeeper, is_private
-    from glidepath.serve.locks import Doorkeeper, allowed_hosts
+    from glidepath.serve.locks import Doorkeeper, parse_hosts
 
     async def deaf(_scope, _receive, send):
         await send({"type": "http.response.start", "status": 200, "headers": []})
@@ -177,7 +177,7 @@ async def test_a_handler_that_does_not_listen_is_cancelled():
 
     secret, key = make_key("web", "run")
     ring = MemoryKeys([key])
-    lock = Doorkeeper(tokens={}, keys=ring, hosts=allowed_hosts(), is_private=is_private)
+    lock = Doorkeeper(tokens={}, keys=ring, hosts=parse_hosts(), is_private=is_private)
     application = Gatekeeper(deaf, admission=lock, watch=key_watch.KeyWatch(ring))
     sent = []
 

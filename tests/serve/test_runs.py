@@ -313,7 +313,7 @@ def test_a_redacting_store_keeps_the_switch_and_hides_what_was_said(tmp_path):
 def test_a_run_that_is_admitted_as_the_switch_is_thrown_does_not_slip_through():
     async def main():
         async with serving(agent()) as client:
-            held, looks = client.hub.switches.held, []
+            held, looks = client.hub.switches.find_thrown_switch, []
 
             async def slow(session):  # the answer of a look that was made before the switch was thrown
                 found = await held(session)
@@ -322,7 +322,7 @@ def test_a_run_that_is_admitted_as_the_switch_is_thrown_does_not_slip_through():
                     await client.post("/api/kill", json={"scope": "fleet", "active": True, "reason": "fire"})
                 return found
 
-            client.hub.switches.held = slow
+            client.hub.switches.find_thrown_switch = slow
             run_id = await start(client)
             assert (await events(client, run_id))[-1][2]["result"]["outcome"] == "cancelled"
 

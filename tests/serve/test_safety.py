@@ -10,7 +10,7 @@ import pytest
 from glidepath.errors import ConfigurationError
 from glidepath.serve import app
 from glidepath.serve.listener import config_for
-from glidepath.serve.locks import allowed_hosts, checked_tokens, is_loopback
+from glidepath.serve.locks import check_tokens, is_loopback, parse_hosts
 
 from .deck import HEADERS, TOKEN, VIEW, agent, code, events, serving, start
 from .live import free_port
@@ -220,8 +220,8 @@ def test_the_application_can_be_mounted_in_another_one():
 def test_tokens_that_can_be_guessed_and_roles_that_are_none_are_refused():
     for wrong in ("short", {"short": "view"}, {TOKEN: "admin"}, {}, 7, "line\nbreak-0123456789"):
         with pytest.raises(ConfigurationError):
-            checked_tokens(wrong)
-    assert checked_tokens({TOKEN: "control:ada"})[TOKEN].name == "ada"
+            check_tokens(wrong)
+    assert check_tokens({TOKEN: "control:ada"})[TOKEN].name == "ada"
     made = [app(agents=[]).state.token for _ in range(2)]
     assert made[0] != made[1]
     assert min(map(len, made)) >= 40
@@ -230,7 +230,7 @@ def test_tokens_that_can_be_guessed_and_roles_that_are_none_are_refused():
 def test_loopback_addresses_are_known():
     assert all(is_loopback(one) for one in ("127.0.0.1", "127.8.8.8", "::1", "[::1]", "localhost"))
     assert not any(is_loopback(one) for one in ("0.0.0.0", "10.0.0.1", "example.com", "::", "127.0.0.1.example.com"))
-    assert allowed_hosts(["Deck.Example.com:443"]) >= {"deck.example.com", "localhost"}
+    assert parse_hosts(["Deck.Example.com:443"]) >= {"deck.example.com", "localhost"}
 
 
 # --- on a real socket -----------------------------------------------------------------------------------------------
@@ -305,10 +305,10 @@ def test_another_address_without_a_token_refuses_to_start(tmp_path):
     import io
 
     from glidepath.cli import main
-    from glidepath.cli.world import World
+    from glidepath.cli.world import CliContext
 
     said = io.StringIO()
-    world = World(
+    world = CliContext(
         arguments=(), environ={}, stdin=io.StringIO(), stdout=io.StringIO(), stderr=said, folder=tmp_path, now=time.time
     )
     assert main(["serve", "--agent", "json:loads", "--host", "0.0.0.0", "--no-browser"], world) == 2

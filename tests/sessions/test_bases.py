@@ -8,7 +8,7 @@ from tests.crash.postgres import fresh_schema
 from glidepath import Agent, Limits, LoopOutcome, Session, tool
 from glidepath.sessions import MemoryStore, PostgresStore, SqliteStore, bases
 from glidepath.sessions.archive import export_journal, import_journal, read_journal, repair
-from glidepath.sessions.bases import Base, folded_state
+from glidepath.sessions.bases import Base, read_folded_state
 from glidepath.sessions.fold import Folded
 from glidepath.sessions.redaction import RedactingStore
 from glidepath.spi import Commit
@@ -58,7 +58,7 @@ async def both(store, name="s"):
 
     store.load = counting
     try:
-        found = await folded_state(store, name, whole.sequence)
+        found = await read_folded_state(store, name, whole.sequence)
     finally:
         del store.load
     return whole, found, asked

@@ -187,14 +187,14 @@ def test_a_file_that_was_spoilt_is_refused_whole(change, said):
 def rechained(data, change):
     """An export as whoever can write JSON makes it: `change(number, body)` of every commit of its first journal."""
     from glidepath import _wire
-    from glidepath.sessions.chain import chained
+    from glidepath.sessions.chain import hash_commit
 
     first, *rest = data.splitlines()
     header, before, lines = _wire.loads(first), b"", []
     for line in rest[: header["head"]]:
         told = _wire.loads(line)
         body = change(told["commit"], _wire.encode(told["records"]))
-        before = chained(before, told["commit"], body)
+        before = hash_commit(before, told["commit"], body)
         lines.append(b'{"commit":%d,"hash":"%s","records":%s}' % (told["commit"], before.hex().encode(), body))
     header |= {"hash": before.hex(), "family": 1}
     return b"\n".join([_wire.encode(header), *lines]) + b"\n"

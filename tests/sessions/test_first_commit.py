@@ -1,7 +1,7 @@
 """The first commit of a run says what differs from a run in which nothing has happened."""
 
 from glidepath.outcome import Snapshot
-from glidepath.run.snapshot import PARTS, as_kept
+from glidepath.run.snapshot import PARTS, freeze_field
 from glidepath.sessions.state_changes import MARKED
 
 
@@ -10,6 +10,6 @@ def test_a_run_in_which_nothing_has_happened_is_an_empty_snapshot():
     empty, kept = Snapshot(run_id=""), {}
     for kind in PARTS.values():
         defaults = zip(kind.__struct_fields__[::-1], kind.__struct_defaults__[::-1], strict=False)
-        kept |= {name: as_kept(value) for name, value in defaults if name in MARKED}
+        kept |= {name: freeze_field(value) for name, value in defaults if name in MARKED}
     assert kept == {name: getattr(empty, name) for name in kept}
     assert len(kept) > 25

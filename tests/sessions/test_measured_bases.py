@@ -7,10 +7,10 @@ import pytest
 from glidepath import Agent, Limits, tool
 from glidepath.messages import AssistantMessage, TextBlock, ToolCall, ToolResultMessage, UserMessage
 from glidepath.run import survey as survey_module
-from glidepath.run.survey import MEASURE, Survey
+from glidepath.run.survey import MEASURE, TranscriptStats
 from glidepath.sessions import MemoryStore, SqliteStore, bases
 from glidepath.sessions.archive import export_journal, import_journal
-from glidepath.sessions.bases import _base_in, folded_state
+from glidepath.sessions.bases import _base_in, read_folded_state
 from glidepath.sessions.chain import read
 from glidepath.sessions.redaction import RedactingStore
 from glidepath.testing import ScriptedModel, call, calls, say
@@ -49,12 +49,12 @@ async def written_bases(store, name="s"):
 
 async def recalled(store, name="s"):
     entry, _ = await store.load(name)
-    return (await folded_state(store, name, max(entry.head, bases.SPAN))).session
+    return (await read_folded_state(store, name, max(entry.head, bases.SPAN))).session
 
 
 def looked_at(messages):
     """The survey of a process that measures all of them."""
-    found = Survey()
+    found = TranscriptStats()
     assert found.look(messages, agent(None, say("end"))._plan)
     return found
 

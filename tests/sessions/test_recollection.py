@@ -12,10 +12,10 @@ from glidepath import Agent, Limits, Session, Usage, tool
 from glidepath._wire import replace
 from glidepath.agent.prepare import RunRequest, prepare
 from glidepath.messages import CustomMessage, ImageBlock, TextBlock, UserMessage
-from glidepath.run.survey import LONG, Survey, characters_of
+from glidepath.run.survey import LONG, TranscriptStats, characters_of
 from glidepath.sessions import MemoryStore, PostgresStore, SqliteStore, recollection
 from glidepath.sessions.archive import export_journal, import_journal, read_journal
-from glidepath.sessions.bases import folded_state
+from glidepath.sessions.bases import read_folded_state
 from glidepath.spi import Commit
 from glidepath.testing import ScriptedModel, call, say
 
@@ -65,7 +65,7 @@ async def read_again(store, name="s"):
 
     store.load = counting
     try:
-        return await folded_state(store, name, 5), sum(asked)
+        return await read_folded_state(store, name, 5), sum(asked)
     finally:
         del store.load
 
@@ -219,7 +219,7 @@ def long_talk(*, notices=False, custom=False, pictures=False):
 @pytest.mark.parametrize("with_pictures", [False, True])
 def test_a_run_begins_the_same_with_a_survey_and_without(with_notices, with_custom, with_pictures, monkeypatch):
     messages = long_talk(notices=with_notices, custom=with_custom, pictures=with_pictures)
-    surveyed = opened(messages, Survey())
+    surveyed = opened(messages, TranscriptStats())
     monkeypatch.setattr("glidepath.agent.prepare.LONG", 1 << 60)
     plain = opened(messages, None)
     fields = ("messages", "sizes", "view", "view_tokens", "anchor", "first_new", "pinned", "call_ids", "stale")
@@ -232,11 +232,11 @@ def test_a_run_begins_the_same_with_a_survey_and_without(with_notices, with_cust
 
 def test_a_message_that_was_changed_is_looked_at_again():
     messages = long_talk()
-    survey = Survey()
+    survey = TranscriptStats()
     opened(messages, survey)
     messages[2] = replace(messages[2], content="saw something that is much longer than it was before " * 9)
     transcript = opened(messages, survey)
-    assert transcript.sizes == opened(messages, Survey()).sizes
+    assert transcript.sizes == opened(messages, TranscriptStats()).sizes
     del messages[2]
     transcript = opened(messages, survey)
     assert "interrupted" in [getattr(one, "kind", None) for one in transcript.messages]

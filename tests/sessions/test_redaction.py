@@ -13,12 +13,12 @@ from glidepath.outcome import RunResult, Snapshot
 from glidepath.run.snapshot import take_snapshot
 from glidepath.sessions import MemoryStore, RedactingStore, SqliteStore, bases
 from glidepath.sessions.archive import export_journal, import_journal, read_journal, repair, stop
-from glidepath.sessions.chain import plain_payload, verified
+from glidepath.sessions.chain import plain_payload, verify_commits
 from glidepath.sessions.finding import annotate, find_sessions
 from glidepath.sessions.fold import fold
 from glidepath.sessions.inbox import decide, send
 from glidepath.sessions.redaction import Redactor
-from glidepath.sessions.scribe import Scribe
+from glidepath.sessions.scribe import JournalRecorder
 from glidepath.teams import Member, Team, TeamExecutionRequest
 from glidepath.testing import ScriptedModel, VirtualClock, call, calls, say
 
@@ -51,14 +51,14 @@ def redacted(hook, value, kind):
 def test_g13_the_fold_is_the_live_run_in_its_redacted_form(scene, hook, monkeypatch):
     turns, config = SCENES[scene]
     config = {"limits": LIMITS, **config}
-    write, checked = Scribe._write, []
+    write, checked = JournalRecorder._write, []
 
     async def watched(self, *args, **keywords):
         later = write(self, *args, **keywords)
         if later is not None:
             await later
         entry, commits = await self.store.load(self.lease.session_id)
-        folded = fold(verified(commits, head=entry.head))
+        folded = fold(verify_commits(commits, head=entry.head))
         live = [
             codec.decode(_wire.encode(Redactor(hook).record("message", one))) for one in self._run.transcript.messages
         ]
@@ -67,7 +67,7 @@ def test_g13_the_fold_is_the_live_run_in_its_redacted_form(scene, hook, monkeypa
         assert found == _wire.replace(wanted, text=found.text)  # in one piece or in blocks
         checked.append(entry.head)
 
-    monkeypatch.setattr(Scribe, "_write", watched)
+    monkeypatch.setattr(JournalRecorder, "_write", watched)
 
     async def fly():
         store = RedactingStore(MemoryStore(), hook)
@@ -150,7 +150,7 @@ def test_g9_a_hook_that_fails_lets_nothing_be_written():
             assert (result.outcome, result.cause.source) == (LoopOutcome.FAILED, "store")
             assert "the redaction hook failed, so nothing was written: RuntimeError" in result.cause.reason
             entry, commits = await inner.load("s")
-            list(verified(commits, head=entry.head))
+            list(verify_commits(commits, head=entry.head))
 
     asyncio.run(fly())
 

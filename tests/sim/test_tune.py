@@ -6,9 +6,9 @@ import pytest
 
 from glidepath import Agent, GuardrailsConfig, Limits, tool
 from glidepath.cli import main
-from glidepath.cli.world import World
+from glidepath.cli.world import CliContext
 from glidepath.sessions import SqliteStore
-from glidepath.sim.tune import LIMITS, stored_runs, tune
+from glidepath.sim.tune import LIMITS, read_runs, tune
 from glidepath.testing import ScriptedModel, call, say, virtual
 
 
@@ -55,7 +55,7 @@ async def test_runs_that_ended_done_and_others_are_counted_apart(tmp_path):
     store = SqliteStore(tmp_path / "runs.db")
     pages = [call("look", page=n) for n in range(9)]
     await fill(store, [*pages, say("done")], [*[call("look")] * 4, say("x")], [call("look")] * 30)
-    runs, unreadable = await stored_runs(store)
+    runs, unreadable = await read_runs(store)
     await store.close()
     tuning = tune(runs)
     assert (tuning.runs, tuning.done, unreadable) == (3, 2, [])
@@ -69,7 +69,7 @@ async def test_runs_that_ended_done_and_others_are_counted_apart(tmp_path):
 async def test_the_default_is_proposed_where_it_leaves_finished_runs_alone(tmp_path):
     store = SqliteStore(tmp_path / "runs.db")
     await fill(store, [call("look", page=1), say("done")], [call("fail", item=n) for n in range(9)] + [say("no")])
-    runs, _ = await stored_runs(store)
+    runs, _ = await read_runs(store)
     await store.close()
     first = [run for run in runs if run.session_id == "s0"]
     assert tune(first).snippet() == "[guardrails]\nmax_repeated_tool_steps = 3\nmax_error_streak = 5"
@@ -80,7 +80,7 @@ async def test_the_default_is_proposed_where_it_leaves_finished_runs_alone(tmp_p
 async def test_marks_of_the_tools_are_heeded(tmp_path):
     store = SqliteStore(tmp_path / "runs.db")
     await fill(store, [*[call("wait")] * 9, say("done")])
-    runs, _ = await stored_runs(store)
+    runs, _ = await read_runs(store)
     await store.close()
     polling = tool(wait.fn, polling=True)
     assert row(tune(runs), "max_repeated_tool_steps", 3).done_stopped == 1
@@ -89,7 +89,7 @@ async def test_marks_of_the_tools_are_heeded(tmp_path):
 
 def shell(tmp_path, *words):
     out, err = io.StringIO(), io.StringIO()
-    world = World(folder=tmp_path, environ={}, stdin=io.StringIO(), stdout=out, stderr=err)
+    world = CliContext(folder=tmp_path, environ={}, stdin=io.StringIO(), stdout=out, stderr=err)
     return main(list(words), world), out.getvalue(), err.getvalue()
 
 

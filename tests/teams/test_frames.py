@@ -158,8 +158,8 @@ def test_the_instruction_to_the_summarizer_is_the_same_up_to_the_frame():
 @pytest.mark.parametrize("text", HOSTILE)
 def test_a_checkpoint_is_quoted_and_says_that_it_reports_what_others_said(text):
     strategy = Summarize()
-    gist = strategy.restored(text, 3)
-    assert gist == strategy.restored(text, 3)  # the same bytes at every turn, and after a crash
+    gist = strategy.restore(text, 3)
+    assert gist == strategy.restore(text, 3)  # the same bytes at every turn, and after a crash
     shown = gist.message.text
     mark = re.search(r"\[quote (\w+)\]", shown)[1]
     assert "mallory" not in re.sub(rf"\[quote {mark}\]\n.*?\n\[end of quote {mark}\]", "", shown, flags=re.DOTALL)

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from glidepath.tools.advice import closest, malformed_arguments_message, unknown_tool_message
+from glidepath.tools.advice import closest, explain_malformed_arguments, unknown_tool_message
 
 NAMES = [f"tool_{number}" for number in range(30)]
 
@@ -66,11 +66,11 @@ def test_the_message_about_any_name_can_be_sent(name, available):
     ],
 )
 def test_malformed_json_is_answered_with_its_place(text, says):
-    message = malformed_arguments_message(text)
+    message = explain_malformed_arguments(text)
     assert says in message
     assert "one complete JSON object" in message
 
 
 @given(st.text(alphabet=st.characters(codec=None), max_size=100))
 def test_any_malformed_text_gets_a_message_that_can_be_sent(text):
-    malformed_arguments_message(text).encode()
+    explain_malformed_arguments(text).encode()

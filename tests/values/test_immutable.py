@@ -10,7 +10,7 @@ import pytest
 
 from glidepath import Agent, Budget, CancelToken, Limits, Plugin, _wire, approve, tool
 from glidepath.events import ApprovalRequested, MessageAdded, RunEnded, ToolStarted
-from glidepath.messages import AssistantMessage, ImageBlock, TextBlock, ToolCall, UserMessage, packed
+from glidepath.messages import AssistantMessage, ImageBlock, TextBlock, ToolCall, UserMessage, pack_blocks
 from glidepath.outcome import AgentState, LoopOutcome, PendingCall, RunResult
 from glidepath.sessions import MemoryStore, SqliteStore
 from glidepath.teams import TeamExecutionRequest
@@ -142,7 +142,7 @@ async def test_g14_a_model_cannot_change_the_schema_of_later_runs():
 
 def test_a_frozen_schema_is_plain_json_to_everybody_and_a_copy_is_free():
     plain = {"type": "object", "properties": {"a": {"enum": [1, {"b": []}]}}}
-    ice = _wire.frozen(plain)
+    ice = _wire.freeze(plain)
     assert ice == plain
     assert isinstance(ice, dict)
     assert json.loads(json.dumps(ice)) == _wire.loads(_wire.encode(ice)) == _wire.plain(ice) == plain
@@ -228,7 +228,7 @@ def test_rich_shows_a_result_at_a_glance_however_long_its_transcript_is():
 
 def test_rich_shows_a_call_and_a_reply_as_they_are_and_not_as_they_are_kept():
     made = ToolCall("c1", "look", {"n": 1})
-    shown = _in_rich(AssistantMessage(packed([TextBlock("hi"), made])))
+    shown = _in_rich(AssistantMessage(pack_blocks([TextBlock("hi"), made])))
     assert "arguments={'n': 1}" in _in_rich(made)
     assert "TextBlock(text='hi', origins=())" in shown
     assert "arguments={'n': 1}" in shown

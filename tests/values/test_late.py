@@ -6,7 +6,7 @@ from importlib import import_module
 
 import pytest
 
-from glidepath.late import late
+from glidepath.late import lazy_attributes
 
 PACKAGES = ("agent", "context", "plugins", "run", "spi")
 
@@ -27,5 +27,6 @@ def test_a_name_that_no_package_has_is_an_attribute_error_that_names_the_package
 def test_a_name_is_kept_where_it_was_asked_for():
     package = import_module("glidepath.plugins")
     assert (
-        late("glidepath.plugins", channel=("ChannelSteering",))("ChannelSteering") is vars(package)["ChannelSteering"]
+        lazy_attributes("glidepath.plugins", channel=("ChannelSteering",))("ChannelSteering")
+        is vars(package)["ChannelSteering"]
     )

@@ -7,7 +7,16 @@ import pickle
 import pytest
 
 from glidepath import _wire
-from glidepath.messages import AssistantMessage, ReasoningBlock, StopReason, TextBlock, ToolCall, Usage, codec, packed
+from glidepath.messages import (
+    AssistantMessage,
+    ReasoningBlock,
+    StopReason,
+    TextBlock,
+    ToolCall,
+    Usage,
+    codec,
+    pack_blocks,
+)
 
 TEXT, CALL = TextBlock("I look."), ToolCall("c1", "look", {"at": 1})
 BLOCKS = [(), (TEXT,), (CALL,), (TEXT, CALL), (TEXT, CALL, CALL), (ReasoningBlock("", "x", "v"), TEXT)]
@@ -15,7 +24,7 @@ each = pytest.mark.parametrize("blocks", BLOCKS, ids=lambda blocks: "-".join(typ
 
 
 def streamed(blocks):
-    return AssistantMessage(packed(blocks), StopReason.TOOL_USE, Usage(1, 2), None, "m")
+    return AssistantMessage(pack_blocks(blocks), StopReason.TOOL_USE, Usage(1, 2), None, "m")
 
 
 def by_hand(blocks):

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 import glidepath
-from glidepath.plurals import how_many
+from glidepath.plurals import pluralize
 from glidepath.testing import ScriptedModel
 
 SOURCES = Path(glidepath.__file__).parent
@@ -16,11 +16,11 @@ SOURCES = Path(glidepath.__file__).parent
     ("number", "text"), [(0, "0 turns"), (1, "1 turn"), (2, "2 turns"), (1.0, "1.0 turn"), (0.5, "0.5 turns")]
 )
 def test_one_is_singular_and_every_other_number_plural(number, text):
-    assert how_many(number, "turn") == text
+    assert pluralize(number, "turn") == text
 
 
 def test_the_number_may_be_shortened():
-    assert how_many(1234, "token", "1.2k") == "1.2k tokens"
+    assert pluralize(1234, "token", "1.2k") == "1.2k tokens"
 
 
 def test_a_result_of_one_turn_says_so():

@@ -12,7 +12,7 @@ from glidepath import Agent, Limits, LoopOutcome, Tool
 from glidepath.errors import TransientError
 from glidepath.messages import AssistantMessage, StopReason, ToolCall, ToolResultMessage, UserMessage
 from glidepath.models import AnthropicModel, ModelRequest, OpenAIChatModel, ToolSpec
-from glidepath.models.names import ToolNames, sent_name
+from glidepath.models.names import ToolNames, make_legal_name
 
 from .dialects import DIALECTS, KEY, Anthropic, Chat
 from .server import Answer, Wire, run
@@ -201,12 +201,12 @@ ODD = "files/read.text:v2"
 
 @pytest.mark.parametrize("name", ["plain", "with-dash_1", "a" * 64])
 def test_a_legal_name_is_sent_as_it_is(name):
-    assert sent_name(name) == name
+    assert make_legal_name(name) == name
 
 
 def test_names_that_no_provider_takes_become_different_legal_ones():
     names = [ODD, "files/read_text:v2", "files.read.text:v2", "a" * 65, "a" * 66, "9lives", "über", "a/b", "a.b", "a:b"]
-    mapped = [sent_name(name) for name in names]
+    mapped = [make_legal_name(name) for name in names]
     assert len(set(mapped)) == len(names)
     assert all(len(name) <= 64 and name.replace("_", "").replace("-", "").isalnum() for name in mapped)
     assert all(name.isascii() and not name[0].isdigit() for name in mapped)
@@ -214,16 +214,16 @@ def test_names_that_no_provider_takes_become_different_legal_ones():
 
 @given(st.lists(st.text(alphabet="ab_/.0f", min_size=1, max_size=12), unique=True, max_size=6))
 def test_no_two_names_become_one(names):
-    sent_ones = [sent_name(name) for name in names]
-    sent_ones += [sent_name(name) for name in sent_ones if name not in names]
+    sent_ones = [make_legal_name(name) for name in names]
+    sent_ones += [make_legal_name(name) for name in sent_ones if name not in names]
     assert len(set(sent_ones)) == len(sent_ones)
 
 
 def test_a_tool_cannot_pass_for_another_one():
-    impostor = sent_name(ODD)
-    assert sent_name(impostor) != impostor
+    impostor = make_legal_name(ODD)
+    assert make_legal_name(impostor) != impostor
     names = ToolNames([ODD, impostor])
-    assert (names.ours(sent_name(ODD)), names.ours(sent_name(impostor))) == (ODD, impostor)
+    assert (names.ours(make_legal_name(ODD)), names.ours(make_legal_name(impostor))) == (ODD, impostor)
 
 
 @every
@@ -236,7 +236,7 @@ def test_an_odd_name_goes_out_legal_and_comes_back_as_ours(dialect):
 
     schema = {"type": "object", "properties": {"q": {"type": "string"}}}
     odd = Tool(name=ODD, description="Read.", parameters=schema, fn=read)
-    legal = sent_name(ODD)
+    legal = make_legal_name(ODD)
 
     async def fly():
         answers = [

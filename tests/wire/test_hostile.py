@@ -13,7 +13,7 @@ from glidepath.messages import AssistantMessage, ReasoningBlock, TextBlock, Tool
 from glidepath.models import ModelRequest
 from glidepath.models.anthropic import _Reader as AnthropicReader
 from glidepath.models.content import pieces
-from glidepath.models.exchange import _guarded
+from glidepath.models.exchange import _read_guarded
 from glidepath.models.faults import Faults
 from glidepath.models.openai_chat import ChatReader
 from glidepath.models.openai_responses import _Reader as ResponsesReader
@@ -121,8 +121,8 @@ def test_no_event_makes_a_reader_raise_anything_but_a_model_error(reader, events
     made = reader(REQUEST, faults, set())
     try:
         for data in events:
-            _guarded(made.read, faults, "", json.dumps(data))
-        _guarded(made.finish, faults)
+            _read_guarded(made.read, faults, "", json.dumps(data))
+        _read_guarded(made.finish, faults)
     except ModelError:
         pass
 

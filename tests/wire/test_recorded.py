@@ -11,7 +11,7 @@ from glidepath.messages import ReasoningDelta, StreamEnd, TextDelta, ThinkingDel
 from glidepath.models import ModelRequest, ToolSpec
 from glidepath.models.aws_events import KIND
 from glidepath.models.hosts import HOSTS
-from glidepath.models.strings import _made
+from glidepath.models.strings import _make_model
 
 from .dialects import KEY
 from .server import SSE, Answer, Wire, run
@@ -47,7 +47,7 @@ def heard(name, size, asked=None):
 
     async def ask():
         async with Wire([sent(name, size)]) as wire:
-            model = _made(HOSTS[provider], f"{model_name}@{wire.url}{path}", KEY)
+            model = _make_model(HOSTS[provider], f"{model_name}@{wire.url}{path}", KEY)
             try:
                 return [
                     delta async for delta in model.stream(ModelRequest(messages=[UserMessage("hi")], tools=(SPEC,)))

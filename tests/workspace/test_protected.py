@@ -14,7 +14,7 @@ from glidepath.errors import ToolError
 from glidepath.testing import ScriptedModel, call, calls, say
 from glidepath.workspace import Workspace, workspace_tools
 from glidepath.workspace.file_tools import edit_file, write_file
-from glidepath.workspace.protected import ROWS, folded
+from glidepath.workspace.protected import ROWS, fold_name
 
 
 @pytest.fixture
@@ -77,7 +77,7 @@ def test_every_row_can_be_allowed_by_name(tmp_path, row):
         "GIT~1/config",
         ".g\u200cit/config",
         "\ufeff.git/config",
-        ".\u0262it/config" if folded(".\u0262it") == ".git" else ".g\ufe0fit/config",
+        ".\u0262it/config" if fold_name(".\u0262it") == ".git" else ".g\ufe0fit/config",
         "\uff0egit/config",
         ".git\\config",
         "sub\\.git\\config",
@@ -91,7 +91,7 @@ def test_every_row_can_be_allowed_by_name(tmp_path, row):
         "Agents.MD",
         "agents.md",
         ".EnvRC",
-        ".BASH\u0280C" if folded("\u0280") == "r" else ".BASHRC",
+        ".BASH\u0280C" if fold_name("\u0280") == "r" else ".BASHRC",
         ".pro\ufb01le",  # a ligature
         ".v\u017fcode/tasks.json",  # a long s
         "X.Code-Workspace",

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 from glidepath.agent.agent import Agent
 from glidepath.agent.config import ExecutionMode, LoopConfig
 from glidepath.agent.limits import Budget, Limits
-from glidepath.late import late
+from glidepath.late import lazy_attributes
 
 if TYPE_CHECKING:
     from glidepath.agent.builder import AgentBuilder
@@ -13,4 +13,4 @@ if TYPE_CHECKING:
 __all__ = ["Agent", "AgentBuilder", "Budget", "ExecutionMode", "Limits", "LoopConfig"]
 
 if not TYPE_CHECKING:
-    __getattr__ = late(__name__, builder=("AgentBuilder",))
+    __getattr__ = lazy_attributes(__name__, builder=("AgentBuilder",))

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, cast
 
-from glidepath.agent.durable import Opening, claimed, reopened
+from glidepath.agent.durable import Opening, claim_home_session, reopen_session
 from glidepath.agent.kin import patiently
 from glidepath.errors import StoreError
 from glidepath.money import pico_of
@@ -15,17 +15,17 @@ from glidepath.result_kind import Unknown
 from glidepath.run.inside import LostChild
 from glidepath.run.origins import hear, place_here
 from glidepath.sessions import Session
-from glidepath.sessions.answer import called, heard
+from glidepath.sessions.answer import await_store, call_store
 
 if TYPE_CHECKING:
     from glidepath.agent.config import LoopConfig
     from glidepath.run import Plan, Run
     from glidepath.run.paused_children import PausedChild
-    from glidepath.sessions.scribe import Scribe
+    from glidepath.sessions.scribe import JournalRecorder
 
 
 @asynccontextmanager
-async def adopted(
+async def open_child_session(
     config: LoopConfig, parent: Run, place: str, plan: Plan, paused: PausedChild | None = None
 ) -> AsyncIterator[Opening]:
     """The session of a child, beside its parent's: a new one, or the one that a crash or a pause had interrupted.
@@ -33,23 +33,23 @@ async def adopted(
     A child that has ended is not run again: what it said and what it cost are known. One that waits for a person
     continues with what was decided. One that had begun and cannot be read is never begun again: `LostChild`.
     """
-    scribe = cast("Scribe", parent.journal)
+    scribe = cast("JournalRecorder", parent.journal)
     store, session_id = scribe.store, f"{parent.session_id}/{place}"
     link = {"session_id": parent.session_id, "run_id": parent.run_id, "call": place}
     if not await _has_begun(parent, session_id, place):
         if paused is not None:
-            raise lost_child(parent, place)
-        async with claimed(config, Session(session_id), store=store, parent=link) as opening:
+            raise mark_child_lost(parent, place)
+        async with claim_home_session(config, Session(session_id), store=store, parent=link) as opening:
             if opening.scribe is not None and session_id not in scribe.children.ids:
                 # after the claim: from now on a journal that is missing was lost
-                await scribe.spawned(place.rpartition(".")[0], session_id, plan.config.agent_name)
+                await scribe.record_child(place.rpartition(".")[0], session_id, plan.config.agent_name)
             opening.above = scribe
             yield opening
         return
     decisions = {} if paused is None else paused.decisions
-    async with reopened(config, session_id, None, plan.tools, store=store, handed=decisions) as opening:
+    async with reopen_session(config, session_id, None, plan.tools, store=store, handed=decisions) as opening:
         if opening.scribe is None:
-            raise lost_child(parent, place)
+            raise mark_child_lost(parent, place)
         if opening.scribe.known.imported and not scribe.known.imported:
             why = f"session {session_id!r} was imported and is not this run's child: remove it, or import it elsewhere"
             await opening.scribe.release()
@@ -59,7 +59,7 @@ async def adopted(
         if opening.ended is not None and not (opening.ended.outcome is LoopOutcome.PAUSED and opening.decided):
             opening.result = result = opening.ended
             hear(parent, place_here(), result.origins)
-            before = parent.work.known_child(result.run_id)
+            before = parent.work.find_child_result(result.run_id)
             parent.work.adopt(result)
             parent.spend.charge_child(plan.config.agent_name, result.usage, pico_of(result.cost), before)
         yield opening
@@ -67,16 +67,16 @@ async def adopted(
 
 async def _has_begun(parent: Run, session_id: str, place: str) -> bool:
     """True if a child has a journal to continue; raises `LostChild` for one that should have and cannot be read."""
-    scribe = cast("Scribe", parent.journal)
+    scribe = cast("JournalRecorder", parent.journal)
     try:
-        return bool((await patiently(lambda: heard(called(scribe.store.load, session_id))))[1])
+        return bool((await patiently(lambda: await_store(call_store(scribe.store.load, session_id))))[1])
     except StoreError:
         if session_id not in scribe.children.ids:
             return False
-        raise lost_child(parent, place) from None
+        raise mark_child_lost(parent, place) from None
 
 
-def lost_child(parent: Run, place: str) -> LostChild:
+def mark_child_lost(parent: Run, place: str) -> LostChild:
     """What the child of a call did is unknown: the call is listed, and its account is closed."""
     call_id = place.rpartition(".")[0]
     calls = () if parent.turn.reply is None else parent.turn.reply.tool_calls

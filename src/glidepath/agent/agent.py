@@ -22,9 +22,9 @@ from glidepath.errors import ConfigurationError
 from glidepath.execute.doubt import write_pause
 from glidepath.messages import Message
 from glidepath.outcome import DepsT, LoopOutcome, OutputT, RunResult
-from glidepath.plugins.lineup import Lineup
+from glidepath.plugins.lineup import HookTable
 from glidepath.run import INHERIT, CancelToken, Plan, RunStream
-from glidepath.run.inside import around
+from glidepath.run.inside import current_scope
 from glidepath.tools import Tool, ToolContext, tool
 from glidepath.tools.asking import NeedsDecisions
 
@@ -69,7 +69,7 @@ class Agent(RunStarter, Generic[OutputT, DepsT]):
         self.config = make_config(**fields) if config is None else config
         self._plan = assemble(self.config)
         warn_about_ineffective(self.config)
-        self._heirs: WeakKeyDictionary[Lineup, Plan] = WeakKeyDictionary()
+        self._heirs: WeakKeyDictionary[HookTable, Plan] = WeakKeyDictionary()
         self._told_of_store = False
         self._prepare_sources()
 
@@ -99,7 +99,7 @@ class Agent(RunStarter, Generic[OutputT, DepsT]):
         `deps`, `metadata` and `user`.
         """
         asked = self._request(prompt, options, RunKeywords.__optional_keys__) if options else RunRequest(prompt)
-        agent = self if asked.given is NOTHING else self._as_given(asked.given)
+        agent = self if asked.given is NOTHING else self._apply_run_options(asked.given)
         parent = options.get("parent", INHERIT)
         if isinstance(parent, ToolContext):
             if asked.session is not None or asked.cancel is not None:
@@ -109,7 +109,7 @@ class Agent(RunStarter, Generic[OutputT, DepsT]):
             asked.prompt = as_messages(prompt, self.config)
             return await run_inside(agent, call_of(parent), asked)
         asked.budget = None if parent is INHERIT else parent
-        place = around() if parent is INHERIT else place_of(parent)
+        place = current_scope() if parent is INHERIT else place_of(parent)
         if place is None:
             return await agent._fly(asked)  # noqa: SLF001 - itself, or nearly
         asked.session = self._home_inside(place, asked.session, asked.cancel)
@@ -184,9 +184,12 @@ class Agent(RunStarter, Generic[OutputT, DepsT]):
             if decisions is not None:
                 raise ConfigurationError("decisions need resume=...: a new run has no pending calls")
             asked.prompt = as_messages(prompt, self.config)
-            place, agent = around() if parent is INHERIT else place_of(parent), self._as_given(asked.given)
+            place, agent = (
+                current_scope() if parent is INHERIT else place_of(parent),
+                self._apply_run_options(asked.given),
+            )
             if place is None:
-                return RunStream(lambda stream: agent._fly(asked.heard_by(stream)))  # noqa: SLF001
+                return RunStream(lambda stream: agent._fly(asked.with_stream(stream)))  # noqa: SLF001
             asked.session = self._home_inside(place, asked.session, asked.cancel)
             asked.budget = None if isinstance(parent, ToolContext) else asked.budget  # a context only says where
             return RunStream(partial(stream_inside, agent, place, asked))
@@ -199,7 +202,7 @@ class Agent(RunStarter, Generic[OutputT, DepsT]):
             check_decisions(decisions, None if isinstance(found, RunResult) else found[0])
         repair = options.get("accept_repair", False)
         fly = partial(self._fly_on, target=resume, decisions=decisions, accept_repair=repair)
-        return RunStream(lambda stream: fly(asked.heard_by(stream)))
+        return RunStream(lambda stream: fly(asked.with_stream(stream)))
 
     def as_tool(self, name: str, description: str, limits: Limits | None = None) -> Tool:
         """A tool that hands its `task` to this agent, as a child of the run that calls it.
@@ -230,16 +233,16 @@ class Agent(RunStarter, Generic[OutputT, DepsT]):
         from glidepath.agent.durable import session_of
         from glidepath.sessions.forking import fork
 
-        return await fork(self._kept_store("fork"), session_of(target), at=at, name=name, **self._views())
+        return await fork(self._require_store("fork"), session_of(target), at=at, name=name, **self._views())
 
     async def rewind(self, target: Target, *, at: int) -> Fork:
         """Rewind a session to turn `at`; its old state is kept as the session `fork.origin`."""
         from glidepath.agent.durable import session_of
         from glidepath.sessions.forking import rewind
 
-        return await rewind(self._kept_store("rewind"), session_of(target), at=at, **self._views())
+        return await rewind(self._require_store("rewind"), session_of(target), at=at, **self._views())
 
-    def _kept_store(self, what: str) -> Any:
+    def _require_store(self, what: str) -> Any:
         if self.config.store is None:
             raise ConfigurationError(f"{what} needs the store that keeps the session: pass Agent(store=...)")
         return self.config.store

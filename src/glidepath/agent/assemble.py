@@ -11,18 +11,18 @@ from glidepath import _wire
 from glidepath.agent.config import LoopConfig
 from glidepath.agent.config_checks import terminal_tools
 from glidepath.agent.limits import Limits
-from glidepath.agent.route import facts_of, known_output, routed
-from glidepath.constraints import DefaultResourceConstraint, KillSwitchConstraint, built_in
-from glidepath.context import CharEstimator, guarded, repair, sizer, strategy
+from glidepath.agent.route import add_fallback_route, facts_of, output_limit_of
+from glidepath.constraints import DefaultResourceConstraint, KillSwitchConstraint, make_limit_constraints
+from glidepath.context import CharEstimator, guard_estimate, repair, sizer, strategy
 from glidepath.errors import ConfigurationError, close_to, readable
 from glidepath.guards import GracefulTurnLimit, GuardrailsConfig
 from glidepath.guards.guard_set import GuardSet
 from glidepath.ledger import Caps
-from glidepath.plugins.lineup import Lineup
+from glidepath.plugins.lineup import HookTable
 from glidepath.quantities import share_of
 from glidepath.run import Plan
 from glidepath.run.interrupts import Patience
-from glidepath.setting import declared
+from glidepath.setting import settings_of
 from glidepath.spi import Plugin, ProtocolPolicy
 from glidepath.tools import Tool
 from glidepath.tools.output import REMINDER, Output
@@ -42,7 +42,7 @@ def assemble(
     """
     model: Any = config.model
     estimator = config.token_estimator or CharEstimator()
-    estimate = guarded(estimator.estimate)
+    estimate = guard_estimate(estimator.estimate)
     policy = _policy(config, behind)
     output = None if config.output_type is None else Output(config.output_type)
     texts = config.texts
@@ -73,17 +73,17 @@ def assemble(
         repair=partial(repair, texts=texts),
         context_window=config.context_window or getattr(model, "context_window", None),
         max_output_tokens=config.max_output_tokens,
-        first_output_tokens=config.max_output_tokens or known_output(model),
-        extras=None if config.extras is None else _wire.frozen(dict(config.extras)),
+        first_output_tokens=config.max_output_tokens or output_limit_of(model),
+        extras=None if config.extras is None else _wire.freeze(dict(config.extras)),
         told=set() if told is None else told,
         policy=policy,
         plain_policy=type(policy).normalize_tool_calls is ProtocolPolicy.normalize_tool_calls,
         output=output,
         **_judging_parts(config),
-        lineup=Lineup(config.plugins, inherited),
+        lineup=HookTable(config.plugins, inherited),
     )
     _check_fits(plan)
-    return routed(plan, config)
+    return add_fallback_route(plan, config)
 
 
 def _policy(config: LoopConfig, behind: tuple[Tool, ...]) -> ProtocolPolicy:
@@ -107,7 +107,7 @@ def _tool_parts(config: LoopConfig, behind: tuple[Tool, ...]) -> dict[str, Any]:
         "specs": tuple(tool.spec for tool in config.tools),
         "terminal_tools": terminal_tools(config),
         "approvals": any(tool.requires_approval or tool.asks_back for tool in tools),
-        "deps_needed": _deps_needed(config, tools),
+        "deps_needed": _collect_deps_types(config, tools),
     }
 
 
@@ -127,7 +127,7 @@ def _limit_parts(config: LoopConfig) -> dict[str, Any]:
 
 def _judging_parts(config: LoopConfig) -> dict[str, Any]:
     """Whom a plan asks whether a run may continue: constraints, ours first, and guards."""
-    ours = _built_in(config)
+    ours = _make_limit_constraints(config)
     metered = tuple(one for one in ours if one.metered)
     asked = (*(one for one in ours if not one.metered), *config.constraints)
     parts = tuple(_parts(asked))
@@ -157,7 +157,7 @@ def hands_of(tools: tuple[Tool, ...]) -> tuple[Tool, ...]:
     return tuple(found)
 
 
-def _deps_needed(config: LoopConfig, tools: tuple[Tool, ...]) -> tuple[tuple[str, Any], ...]:
+def _collect_deps_types(config: LoopConfig, tools: tuple[Tool, ...]) -> tuple[tuple[str, Any], ...]:
     own = () if config.deps_type is None else ((f"agent {config.agent_name!r}", config.deps_type),)
     return (*own, *[(f"tool {tool.name!r}", tool.deps_type) for tool in tools if tool.deps_type is not None])
 
@@ -178,10 +178,10 @@ def _parts(constraints: tuple[Any, ...]) -> Iterator[Any]:
             yield constraint
 
 
-def _built_in(config: LoopConfig) -> tuple[Any, ...]:
+def _make_limit_constraints(config: LoopConfig) -> tuple[Any, ...]:
     if config.replace_defaults:
         return ()
-    return built_in(config.limits, landing_seconds=config.limits.landing_time)
+    return make_limit_constraints(config.limits, landing_seconds=config.limits.landing_time)
 
 
 def _patience(config: LoopConfig) -> Patience:
@@ -255,7 +255,7 @@ def _check_fits(plan: Plan) -> None:
 def _ineffective(config: LoopConfig) -> Iterator[tuple[str, str]]:
     """The settings that have no effect, each with the one it needs: the declarations say which."""
     for owner, kept in ((LoopConfig, config), (Limits, config.limits), (GuardrailsConfig, config.guardrails)):
-        for name, setting in declared(owner).items():
+        for name, setting in settings_of(owner).items():
             value = getattr(kept, name)
             used = value != setting.choices[0] if setting.choices else bool(value)  # the first word is the default
             if setting.needs and used and not _is_there(config, setting.needs):

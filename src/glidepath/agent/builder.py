@@ -13,8 +13,8 @@ from glidepath.agent.setters import Setters
 from glidepath.errors import BuilderError, ConfigurationError
 from glidepath.events import Event
 from glidepath.guards import GuardrailsConfig
-from glidepath.plugins.lineup import Lineup, hooks_of, name_of, snake_case
-from glidepath.setting import Passed, declared
+from glidepath.plugins.lineup import HookTable, hooks_of, name_of, snake_case
+from glidepath.setting import Passed, settings_of
 from glidepath.spi import (
     GateContext,
     OverflowContext,
@@ -109,7 +109,7 @@ class AgentBuilder(Setters):
             if hook not in hooks_of(given):
                 raise BuilderError(f"{hook}() takes a plugin with that hook; {type(given).__name__} does not have it")
             before = [hooks_of(known) for known in self._values.get("plugins", ()) if _origin(known) is given]
-            return self._put(given, _narrowed(given, *[one for found in before for one in found], hook))
+            return self._put(given, _keep_only_hooks(given, *[one for found in before for one in found], hook))
         if isinstance(given, type) or not callable(given):
             raise BuilderError(f"{hook}() takes a function or a plugin object, not {given!r:.100}")
         taken = {name_of(known) for known in self._values.get("plugins", ()) if isinstance(known, Plugin)}
@@ -158,10 +158,10 @@ class AgentBuilder(Setters):
 def child_builder(config: LoopConfig) -> AgentBuilder:
     """A builder that begins with what a child inherits."""
     builder = AgentBuilder()
-    for field, setting in declared(LoopConfig).items():
+    for field, setting in settings_of(LoopConfig).items():
         if setting.inherited is Passed.YES:
             builder._values[field] = getattr(config, field)  # noqa: SLF001 - our own
-    builder._values["plugins"] = Lineup(config.plugins).inheritable()  # noqa: SLF001
+    builder._values["plugins"] = HookTable(config.plugins).inheritable()  # noqa: SLF001
     builder._values["limits"] = Limits(**{name: getattr(config.limits, name) for name in _HOW_IT_LANDS})  # noqa: SLF001
     builder._inherits_grace = True  # noqa: SLF001
     return builder
@@ -187,7 +187,7 @@ def _plugin_from(
     while name is None and called in taken:
         number += 1
         called = f"{_function_name(function) or hook}_{number}"
-    body: dict[str, Any] = {"name": called, "events": events, hook: staticmethod(_awaited(function))}
+    body: dict[str, Any] = {"name": called, "events": events, hook: staticmethod(_wrap_async_callable(function))}
     body["__doc__"] = inspect.getdoc(function) or f"The function {called}."
     made: Plugin = type("FunctionPlugin", (Plugin,), body)()
     return made
@@ -198,7 +198,7 @@ def _function_name(function: object) -> str | None:
     return snake_case(name) if isinstance(name, str) and name.isidentifier() else None
 
 
-def _awaited(function: Callable[[Any], Any]) -> Any:
+def _wrap_async_callable(function: Callable[[Any], Any]) -> Any:
     """An object with an async `__call__`, wrapped so that it is recognized as async."""
     if inspect.iscoroutinefunction(function) or not inspect.iscoroutinefunction(getattr(function, "__call__", None)):  # noqa: B004
         return function
@@ -209,7 +209,7 @@ def _awaited(function: Callable[[Any], Any]) -> Any:
     return call
 
 
-def _narrowed(plugin: Plugin, *hooks: str) -> Plugin:
+def _keep_only_hooks(plugin: Plugin, *hooks: str) -> Plugin:
     """A plugin with only these hooks of another one: same name, same order, same state."""
     kept = tuple(hook for hook in HOOKS if hook in hooks)
     if kept == hooks_of(plugin):
@@ -227,7 +227,7 @@ def _narrowed(plugin: Plugin, *hooks: str) -> Plugin:
     }
     for made in ("for_run", "for_child"):
         if getattr(kind, made) is not getattr(Plugin, made):
-            body[made] = _made_for(made, kept)
+            body[made] = _narrow_factory(made, kept)
     part: Plugin = type("NarrowedPlugin", (Plugin,), body)()
     return part
 
@@ -237,11 +237,11 @@ def _origin(plugin: object) -> Any:
     return getattr(plugin, "_origin", plugin)
 
 
-def _made_for(method: str, kept: tuple[str, ...]) -> Any:
+def _narrow_factory(method: str, kept: tuple[str, ...]) -> Any:
     """`for_run` or `for_child` of the whole plugin, narrowed in the same way."""
 
     def make(self: object) -> Any:
         mine = getattr(_origin(self), method)()
-        return _narrowed(mine, *kept) if isinstance(mine, Plugin) else mine
+        return _keep_only_hooks(mine, *kept) if isinstance(mine, Plugin) else mine
 
     return make

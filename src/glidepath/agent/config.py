@@ -10,7 +10,7 @@ from glidepath.errors import ConfigurationError, close_to, readable
 from glidepath.events import Event
 from glidepath.guards import GuardrailsConfig, MaxTokensRecovery
 from glidepath.plugins import PluginNames
-from glidepath.plugins.lineup import Lineup
+from glidepath.plugins.lineup import HookTable
 from glidepath.setting import LOWER, DeclaredSettings, Passed, setting
 from glidepath.spi import (
     CallGuard,
@@ -420,7 +420,7 @@ class LoopConfig(DeclaredSettings, frozen=True, kw_only=True):
 
     def plugin_names(self) -> PluginNames:
         """The plugins behind each hook, in calling order."""
-        return Lineup(self.plugins).names()
+        return HookTable(self.plugins).names()
 
     def child_builder(self) -> "AgentBuilder":
         """A builder for a child's configuration: everything a child inherits, as each setting declares."""

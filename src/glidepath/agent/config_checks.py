@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any, get_origin
 
 from glidepath._wire import settle_field
 from glidepath.agent.limits import check_limits
-from glidepath.agent.prices import checked_prices
+from glidepath.agent.prices import check_prices
 from glidepath.constraints import FunctionConstraint
 from glidepath.context import strategy
-from glidepath.errors import ConfigurationError, shown
+from glidepath.errors import ConfigurationError, short_repr
 from glidepath.guards import GuardrailsConfig
 from glidepath.outcome import ENDINGS, AgentState, LoopOutcome
-from glidepath.plugins.lineup import Lineup
+from glidepath.plugins.lineup import HookTable
 from glidepath.setting import FOREVER, check_fields, check_text
 from glidepath.spi import (
     ProtocolPolicy,
@@ -42,10 +42,10 @@ def normalize(config: LoopConfig) -> None:
         for name in ("tools", "tool_sources", "constraints", "guards", "plugins", "fallback_models", "stop_sequences")
     }
     for name in INSTALLED:
-        kept[name] = with_installed(name, kept[name])
+        kept[name] = resolve_installed(name, kept[name])
     items, sources = split_tools(kept["tools"])
     kept["tools"] = tuple(_as_tool(item) for item in items)
-    kept["tool_sources"] = _checked_sources((*kept["tool_sources"], *sources))
+    kept["tool_sources"] = _check_sources((*kept["tool_sources"], *sources))
     kept["constraints"] = tuple(_as_constraint(item) for item in kept["constraints"])
     kept["model"] = _as_model(config.model)
     kept["fallback_models"] = tuple(_as_model(item) for item in kept["fallback_models"])
@@ -53,18 +53,18 @@ def normalize(config: LoopConfig) -> None:
         if isinstance(given := getattr(config, name), str):
             kept[name] = str.__str__(given)  # of a subclass, the text
     for name in ("extras", "prices"):
-        kept[name] = _copied(getattr(config, name))
+        kept[name] = _copy_containers(getattr(config, name))
     for name, value in kept.items():
         if value is not getattr(config, name):
             settle_field(config, name, value)
 
 
-def _copied(value: object) -> Any:
+def _copy_containers(value: object) -> Any:
     """A copy of plain containers, so that a configuration cannot be changed from outside; other objects are shared."""
     if isinstance(value, dict):
-        return {key: _copied(item) for key, item in value.items()}
+        return {key: _copy_containers(item) for key, item in value.items()}
     if isinstance(value, list):
-        return [_copied(item) for item in value]
+        return [_copy_containers(item) for item in value]
     return value
 
 
@@ -86,13 +86,13 @@ def _as_tuple(name: str, value: object) -> tuple[Any, ...]:
     return items
 
 
-def with_installed(field: str, items: tuple[Any, ...]) -> tuple[Any, ...]:
+def resolve_installed(field: str, items: tuple[Any, ...]) -> tuple[Any, ...]:
     """The items, those given by name found among what is installed."""
     if not any(isinstance(item, str) for item in items):
         return items
-    from glidepath.agent.discovery import installed
+    from glidepath.agent.discovery import load_installed
 
-    return tuple(installed(field, item) if isinstance(item, str) else item for item in items)
+    return tuple(load_installed(field, item) if isinstance(item, str) else item for item in items)
 
 
 def _as_tool(item: object) -> Tool:
@@ -110,7 +110,7 @@ def _as_constraint(item: object) -> Any:
     return FunctionConstraint(item)
 
 
-def _checked_sources(sources: tuple[Any, ...]) -> tuple[ToolSource, ...]:
+def _check_sources(sources: tuple[Any, ...]) -> tuple[ToolSource, ...]:
     """The sources, each of which has its own name unless they are views of the same."""
     items, named = split_tools(sources)
     if items:
@@ -142,9 +142,9 @@ def check(config: LoopConfig) -> None:
         from glidepath.guards.own import check_guard
 
         check_guard(guard)
-    Lineup(config.plugins)
+    HookTable(config.plugins)
     strategy(config.context_strategy)
-    checked_prices(config.prices)
+    check_prices(config.prices)
     if config.output_type is not None:
         from glidepath.tools.output import Output
 
@@ -262,7 +262,7 @@ def _check_constraint(constraint: object) -> None:
     if every is not None and (not number or not LEAST_CHECK <= every < FOREVER):
         raise ConfigurationError(
             f"{type(constraint).__name__}.check_every must be None or a number of seconds of at least {LEAST_CHECK}; "
-            f"got {shown(every, 100)}"
+            f"got {short_repr(every, 100)}"
         )
     state: Any = constraint.state
     limit_state = isinstance(state, AgentState) and state is not AgentState.COMPLETED

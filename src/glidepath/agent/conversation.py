@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from glidepath._wire import replace
 from glidepath.agent.limits import Limits
-from glidepath.agent.route import priced
+from glidepath.agent.route import add_prices
 from glidepath.errors import ConfigurationError
 from glidepath.execute.doubt import write_pause
 from glidepath.ledger import Caps, Meter, pico
@@ -69,17 +69,17 @@ def take_over(
     then = None if resumed is None else resumed.snapshot
     earlier = NOT_CARRIED if then is None else then.carried
     if limited_together or earlier != NOT_CARRIED:
-        plan, meter, carried = bounded_conversation(plan, home, above, then, depth)
+        plan, meter, carried = prepare_conversation(plan, home, above, then, depth)
     else:
         meter, carried = Meter(plan.caps, above, depth), earlier
     if then is not None:
         restore_meter(meter, then)
-        queued_again(above if depth == 0 else None, resumed)
-    begun(meter, carried, earlier)
+        rejoin_queue(above if depth == 0 else None, resumed)
+    carry_into_meter(meter, carried, earlier)
     return plan, meter, carried
 
 
-def bounded_conversation(
+def prepare_conversation(
     plan: Plan, home: Session, above: Meter | None, snapshot: Snapshot | None = None, depth: int = 0
 ) -> tuple[Plan, Meter, Carried]:
     """The meter of a run in a conversation that is limited as a whole, and what is in it from earlier runs.
@@ -92,7 +92,7 @@ def bounded_conversation(
     stand = _of_session(home, snapshot)
     if stand is not None:
         if stand.max_money is not None:
-            plan = priced(plan, config)
+            plan = add_prices(plan, config)
         stand = replace(
             stand,
             tokens=max(stand.tokens, before.tokens),
@@ -120,7 +120,7 @@ def _session_meter(stand: SessionStand, config: LoopConfig, above: Meter | None,
     return node
 
 
-def close_begun(home: Session, texts: Texts) -> tuple[ToolCall, ...]:
+def answer_begun_calls(home: Session, texts: Texts) -> tuple[ToolCall, ...]:
     """Answer the calls that had begun and then waited for a person, when a new prompt comes instead: unknown."""
     last = home.last
     if last is None or home.state is not AgentState.WAITING_FOR_INPUT:
@@ -148,14 +148,14 @@ def _give_up_children(home: Session, last: RunResult, texts: Texts) -> None:
             home.messages.append(ToolResultMessage(call.id, call.name, text, is_error=True, kind="paused"))
 
 
-def queued_again(above: Meter | None, resumed: Resumption | None) -> None:
+def rejoin_queue(above: Meter | None, resumed: Resumption | None) -> None:
     """Charge a budget for the calls that were queued when the process died: the budget of that process is gone."""
     queued = 0 if resumed is None else len(resumed.counted)
     for _ in range(queued if above is not None else 0):
         above.charge_tool_call()  # type: ignore[union-attr]
 
 
-def begun(meter: Meter, carried: Carried, earlier: Carried = NOT_CARRIED) -> None:
+def carry_into_meter(meter: Meter, carried: Carried, earlier: Carried = NOT_CARRIED) -> None:
     """Put what earlier runs have used into the meter of a run; `earlier` is what is in it already."""
     if carried is earlier:  # nearly always
         return

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from glidepath.errors import ConfigurationError, close_to, told
+from glidepath.errors import ConfigurationError, close_to, describe_error
 from glidepath.spi import Plugin, ResourceConstraint
 from glidepath.tools import Tool, tool
 
@@ -22,7 +22,7 @@ def available(field: str) -> dict[str, tuple[Any, ...]]:
     return {name: tuple(found[name].values()) for name in sorted(found)}
 
 
-def installed(field: str, name: str) -> Any:
+def load_installed(field: str, name: str) -> Any:
     """The plugin, constraint or tool that an installed package offers under a name.
 
     Raises `ConfigurationError` when there is none, when two packages offer it, and when it cannot be loaded.
@@ -39,7 +39,7 @@ def installed(field: str, name: str) -> Any:
         loaded = point.load()
         return _MAKERS[field](loaded)
     except (Exception, SystemExit) as error:
-        raise ConfigurationError(f"{where} cannot be loaded: {told(error)}") from error
+        raise ConfigurationError(f"{where} cannot be loaded: {describe_error(error)}") from error
 
 
 def _points(group: str) -> Iterator[Any]:

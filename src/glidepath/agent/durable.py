@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from glidepath import _wire
 from glidepath._wire import Record, replace
-from glidepath.agent.kin import Family, family, with_accounts, with_spend
+from glidepath.agent.kin import ChildRecords, family, with_accounts, with_spend
 from glidepath.agent.resuming import check_decisions, is_about, nothing_to_decide
 from glidepath.errors import ConfigurationError, StoreError
 from glidepath.messages import ToolCall, UnknownMessage
@@ -18,25 +18,25 @@ from glidepath.result_kind import Unknown
 from glidepath.run import Decision, Ending, Offspring, Resumption, snapshot_of
 from glidepath.run.decisions import unknown
 from glidepath.sessions import Session
-from glidepath.sessions.answer import called, heard
-from glidepath.sessions.bases import folded_state, next_base, with_measures
+from glidepath.sessions.answer import await_store, call_store
+from glidepath.sessions.bases import next_base, read_folded_state, with_measures
 from glidepath.sessions.finding import TEAM
 from glidepath.sessions.fold import Folded
 from glidepath.sessions.foreign_mark import refuse_foreign
-from glidepath.sessions.inbox import posted_decisions
+from glidepath.sessions.inbox import read_decisions
 from glidepath.sessions.journal_writer import claim_session
 from glidepath.sessions.recover import (
     abandon,
-    charged,
-    known_results,
+    calls_needing_approval,
+    charge_reservation,
+    drop_redacted_approvals,
     open_calls,
-    strangers,
-    unredacted,
+    place_known_results,
     verdicts,
     with_inner_results,
 )
 from glidepath.sessions.repairing import repair_notice, unknown_calls
-from glidepath.sessions.scribe import Scribe
+from glidepath.sessions.scribe import JournalRecorder
 from glidepath.spi.sessions import Lease, Note
 from glidepath.texts import Texts
 
@@ -61,7 +61,7 @@ class Opening(Record, kw_only=True):
     """A session that was claimed: where the run lives and what is in the journal already."""
 
     home: Session
-    scribe: Scribe | None = None
+    scribe: JournalRecorder | None = None
     error: StoreError | None = None
     written: int = 0
     base: Snapshot | None = None
@@ -84,7 +84,7 @@ class Opening(Record, kw_only=True):
     counted: frozenset[str] = frozenset()
     """Calls that had not begun and are counted already."""
     offspring: Mapping[str, tuple[Offspring, ...]] = {}
-    above: Scribe | None = None
+    above: JournalRecorder | None = None
     """The parent's scribe, which knows of this child."""
 
     def resuming(self, snapshot: Snapshot) -> Resumption:
@@ -148,8 +148,8 @@ class HeldSession(AbstractAsyncContextManager["Opening"]):
         self,
         opening: Opening,
         store: SessionStore,
-        make: Callable[..., Scribe],
-        read: Callable[[Lease, Scribe], Awaitable[None]],
+        make: Callable[..., JournalRecorder],
+        read: Callable[[Lease, JournalRecorder], Awaitable[None]],
         *,
         create: bool,
     ) -> None:
@@ -183,22 +183,22 @@ class HeldSession(AbstractAsyncContextManager["Opening"]):
             await scribe.release()
 
 
-def claimed(
+def claim_home_session(
     config: LoopConfig,
     home: Session,
     *,
     store: SessionStore | None = None,
     parent: dict[str, str] | None = None,
-    scribe: Callable[..., Scribe] = Scribe,
+    scribe: Callable[..., JournalRecorder] = JournalRecorder,
 ) -> HeldSession:
     """Claim a session for a new run, made when there is none; the lease is given back at the end."""
     opening, kept = Opening(home=home), store or config.store
 
-    async def read(lease: Lease, scribe: Scribe) -> None:
+    async def read(lease: Lease, scribe: JournalRecorder) -> None:
         if lease.head:
-            folded = _of_a_run(await heard(folded_state(kept, home.id, lease.head)))
+            folded = _of_a_run(await await_store(read_folded_state(kept, home.id, lease.head)))
             # A run that ended has its children's spend in its own figures; only a crash leaves some of it in theirs.
-            found = await family(kept, folded) if _crashed(folded) else None
+            found = await family(kept, folded) if _has_crashed(folded) else None
             _move_in(home, folded, scribe, opening, config.texts, found)
             if folded.flag is not None:  # it was meant for a run before
                 await scribe.forget_stop()
@@ -220,14 +220,14 @@ def _of_a_run(folded: Folded) -> Folded:
     return refuse_foreign(folded)
 
 
-async def _open_inbox(store: SessionStore, lease: Lease, scribe: Scribe, opening: Opening) -> None:
+async def _open_inbox(store: SessionStore, lease: Lease, scribe: JournalRecorder, opening: Opening) -> None:
     """Messages sent to the session that are not in a journal yet."""
     if lease.mail > scribe.mailbox.taken:
         inbox: Any = store  # one that counts mail has an `Inbox`
-        opening.notes = await heard(called(inbox.notes, lease.session_id, scribe.mailbox.taken))
+        opening.notes = await await_store(call_store(inbox.notes, lease.session_id, scribe.mailbox.taken))
 
 
-def _recall(scribe: Scribe, folded: Folded) -> None:
+def _recall(scribe: JournalRecorder, folded: Folded) -> None:
     """Who wrote the last leg: which release, what its agent was like, and which session it is a fork of."""
     scribe.known.config, scribe.known.past = folded.config, folded.session
     scribe.known.base = folded.bases[-1][0] if folded.bases else 0
@@ -236,13 +236,13 @@ def _recall(scribe: Scribe, folded: Folded) -> None:
         scribe.known.forked = {"origin": folded.forked.origin, "at": folded.forked.at}
 
 
-def _crashed(folded: Folded) -> bool:
+def _has_crashed(folded: Folded) -> bool:
     """Its last run has not ended, and no process is running it."""
     return bool(folded.fields) and folded.result is None
 
 
 def _move_in(
-    home: Session, folded: Folded, scribe: Scribe, opening: Opening, texts: Texts, found: Family | None
+    home: Session, folded: Folded, scribe: JournalRecorder, opening: Opening, texts: Texts, found: ChildRecords | None
 ) -> None:
     """The session as the journal has it; a run that crashed there is closed, and so are its children (`found`)."""
     scribe.sequence = folded.sequence
@@ -256,11 +256,11 @@ def _move_in(
     if folded.repaired is not None:
         opening.unknown = unknown_calls(folded.repaired)
     if found is not None:
-        known = known_results(folded)
+        known = place_known_results(folded)
         if known:
             scribe.ahead.append(("placed", known))
         # Nobody can say what the call in flight has used: charging less than its worst case could break the budget.
-        snapshot: Any = charged(folded.snapshot, folded.reserved)  # type: ignore[arg-type]
+        snapshot: Any = charge_reservation(folded.snapshot, folded.reserved)  # type: ignore[arg-type]
         told = len(snapshot.unknown_effects)
         snapshot = with_accounts(with_spend(snapshot, folded, found), found)
         ended, results = abandon(folded, snapshot, texts)
@@ -278,7 +278,7 @@ def _move_in(
         home.metadata["guardrails"] = snapshot.guards
 
 
-def reopened(
+def reopen_session(
     config: LoopConfig,
     session_id: str,
     decisions: Mapping[str, Decision] | None,
@@ -287,7 +287,7 @@ def reopened(
     store: SessionStore | None = None,
     run_id: str | None = None,
     accept_repair: bool = False,
-    scribe: Callable[..., Scribe] = Scribe,
+    scribe: Callable[..., JournalRecorder] = JournalRecorder,
     handed: Mapping[str, Decision] = {},
 ) -> AbstractAsyncContextManager[Opening]:
     """Claim a session to continue its last run; raises `ConfigurationError` when there is none, or a different one.
@@ -296,8 +296,8 @@ def reopened(
     """
     opening, kept = Opening(home=Session(session_id), handed=handed), store or config.store
 
-    async def read(lease: Lease, scribe: Scribe) -> None:
-        folded = _of_a_run(await heard(folded_state(kept, session_id, lease.head)))
+    async def read(lease: Lease, scribe: JournalRecorder) -> None:
+        folded = _of_a_run(await await_store(read_folded_state(kept, session_id, lease.head)))
         # A result of an older run must not resume a newer one, whose calls it knows nothing about.
         if run_id is not None and folded.snapshot is not None and folded.snapshot.run_id != run_id:
             raise ConfigurationError(
@@ -312,7 +312,7 @@ def reopened(
         # After the inbox: a decision may have been posted while no process was running it.
         _go_on(folded, scribe, opening, decisions, tools)
         if folded.flag is not None and opening.result is None:
-            if _obeyed(folded.result, folded.flag):
+            if _has_obeyed(folded.result, folded.flag):
                 await scribe.forget_stop()
             else:
                 opening.stop = folded.flag
@@ -322,7 +322,7 @@ def reopened(
     return HeldSession(opening, kept, partial(scribe, durability=config.durability), read, create=False)
 
 
-def _obeyed(result: RunResult | None, flag: str) -> bool:
+def _has_obeyed(result: RunResult | None, flag: str) -> bool:
     """True if the journal says that this stop was already obeyed."""
     return result is not None and result.outcome is LoopOutcome.CANCELLED and _reason(result) == flag
 
@@ -331,10 +331,12 @@ def _reason(result: RunResult) -> str:
     return "" if result.cause is None else result.cause.reason
 
 
-def _decided(folded: Folded, snapshot: Snapshot, opening: Opening, begun: Container[str] = ()) -> dict[str, Decision]:
+def _collect_decisions(
+    folded: Folded, snapshot: Snapshot, opening: Opening, begun: Container[str] = ()
+) -> dict[str, Decision]:
     """What a person decided from elsewhere about calls that still wait."""
     waiting = {one.call.id: one for one in snapshot.pending if one.call.id not in begun}
-    posted = {**opening.handed, **posted_decisions(opening.notes), **folded.decisions}
+    posted = {**opening.handed, **read_decisions(opening.notes), **folded.decisions}
     return {
         call_id: decision
         for call_id, decision in posted.items()
@@ -342,7 +344,9 @@ def _decided(folded: Folded, snapshot: Snapshot, opening: Opening, begun: Contai
     }
 
 
-def _go_on(folded: Folded, scribe: Scribe, opening: Opening, decisions: object, tools: Mapping[str, Any]) -> None:
+def _go_on(
+    folded: Folded, scribe: JournalRecorder, opening: Opening, decisions: object, tools: Mapping[str, Any]
+) -> None:
     result = folded.result
     opening.base = snapshot = folded.snapshot
     if snapshot is None:
@@ -359,17 +363,20 @@ def _go_on(folded: Folded, scribe: Scribe, opening: Opening, decisions: object, 
     if result is not None:
         snapshot = snapshot_of(result)
         checked = check_decisions(decisions, snapshot, folded.decisions, (), folded.redacted)
-        opening.decided = {**_decided(folded, snapshot, opening), **checked}
-        opening.decisions = {**strangers(folded, snapshot), **unredacted(folded, opening.decided)}
+        opening.decided = {**_collect_decisions(folded, snapshot, opening), **checked}
+        opening.decisions = {
+            **calls_needing_approval(folded, snapshot),
+            **drop_redacted_approvals(folded, opening.decided),
+        }
     else:
-        known = known_results(folded)
+        known = place_known_results(folded)
         if known:
             scribe.ahead.append(("placed", known))
-        snapshot = with_inner_results(folded, charged(snapshot, folded.reserved))
+        snapshot = with_inner_results(folded, charge_reservation(snapshot, folded.reserved))
         begun = folded.intents.keys() | {*known}
         checked = check_decisions(decisions, snapshot, folded.decisions, begun, folded.redacted)
-        opening.decided = {**_decided(folded, snapshot, opening, begun), **checked}
-        opening.decisions = {**verdicts(folded, snapshot, tools), **unredacted(folded, opening.decided)}
+        opening.decided = {**_collect_decisions(folded, snapshot, opening, begun), **checked}
+        opening.decisions = {**verdicts(folded, snapshot, tools), **drop_redacted_approvals(folded, opening.decided)}
         # They were counted when they were queued; counted again they would use the limit up twice.
         opening.counted = frozenset(folded.queued)
     if folded.imported:  # a stranger may have written what is sent with every request: it is given again, or not sent
@@ -383,7 +390,7 @@ def _go_on(folded: Folded, scribe: Scribe, opening: Opening, decisions: object, 
     opening.tail = _tail(folded)
 
 
-async def _with_children(store: SessionStore, folded: Folded, scribe: Scribe, opening: Opening) -> None:
+async def _with_children(store: SessionStore, folded: Folded, scribe: JournalRecorder, opening: Opening) -> None:
     """The state with what the children of unfinished calls have used since it was written down.
 
     A call with a child that cannot be read is unknown: the child may have done anything.

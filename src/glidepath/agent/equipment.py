@@ -12,7 +12,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
-from glidepath.errors import told, words
+from glidepath.errors import describe_error, message_of
 from glidepath.events import ToolsChanged
 from glidepath.outcome import AbandonedWork, AgentState, LoopOutcome, StopCause
 from glidepath.run import CancelToken, Ending
@@ -104,7 +104,7 @@ class Equipment:
             if source.origin not in self._supplies:
                 supply = self._supplies[source.origin] = source.open()
                 supply.kept = self.keepers > 0
-        found = await self._gathered(cancel, seconds)
+        found = await self._gather_tools(cancel, seconds)
         fitted = Fitted([(self._names[origin], supply) for origin, supply in self._supplies.items()])
         chosen: list[tuple[str, Tool]] = []
         for source in self._sources:
@@ -114,16 +114,16 @@ class Equipment:
                     chosen += [(source.name, tool) for tool in source.choose(tools)]
                     continue
                 except SourceError as error:
-                    why = words(error)
+                    why = message_of(error)
             fitted.missing.append((source.name, why))
             if source.required and fitted.failed is None:
                 fitted.failed = (source.name, why)
             else:
                 _log.warning("The run continues without the tools of %r: %s", source.name, why)
-        fitted.tools += self._named_apart(chosen)
+        fitted.tools += self._rename_apart(chosen)
         return fitted
 
-    async def _gathered(
+    async def _gather_tools(
         self, cancel: CancelToken | None, seconds: float | None
     ) -> dict[object, tuple[Sequence[Tool], str | None]]:
         loop = asyncio.get_running_loop()
@@ -135,7 +135,7 @@ class Equipment:
                     loop.call_soon_threadsafe(ring, stopped)
 
         tasks = {
-            origin: loop.create_task(_asked(supply), name="glidepath-source", context=contextvars.Context())
+            origin: loop.create_task(_list_tools(supply), name="glidepath-source", context=contextvars.Context())
             for origin, supply in self._supplies.items()
         }
         if cancel is not None:
@@ -154,7 +154,7 @@ class Equipment:
             for origin, task in tasks.items()
         }
 
-    def _named_apart(self, chosen: Sequence[tuple[str, Tool]]) -> list[Tool]:
+    def _rename_apart(self, chosen: Sequence[tuple[str, Tool]]) -> list[Tool]:
         """The tools, each under its own name, whichever source comes first; none is left out.
 
         A name that two sources have, or that a tool of the agent has, gets the source's name in front in each of them:
@@ -192,7 +192,7 @@ class Equipment:
         loop = asyncio.get_running_loop()
         tasks = {}
         for origin, supply in supplies.items():
-            task = loop.create_task(_closed(supply), name="glidepath-source-close", context=contextvars.Context())
+            task = loop.create_task(_close_source(supply), name="glidepath-source-close", context=contextvars.Context())
             tasks[task] = self._names[origin]
         if not tasks:
             return ()
@@ -201,25 +201,25 @@ class Equipment:
         return tuple(AbandonedWork(call_id="", tool_name=tasks[task], kind="source", reason=reason) for task in slow)
 
 
-async def _asked(supply: ToolSupply) -> tuple[Sequence[Tool], str | None]:
+async def _list_tools(supply: ToolSupply) -> tuple[Sequence[Tool], str | None]:
     """What a supply offers, or why it offers nothing."""
     try:
         tools = await supply.tools()
         return tools if isinstance(tools, tuple) else tuple(tools), None  # a tuple may know more than its tools
     except SourceError as error:
-        return (), words(error)
+        return (), message_of(error)
     except Exception as error:  # it should have raised a SourceError
-        return (), told(error)
+        return (), describe_error(error)
 
 
-async def _closed(supply: ToolSupply) -> None:
+async def _close_source(supply: ToolSupply) -> None:
     try:
         await supply.close()
     except Exception as error:
-        _log.warning("A source of tools failed to close: %s", told(error))
+        _log.warning("A source of tools failed to close: %s", describe_error(error))
 
 
-class Outfit:
+class SourceConnections:
     """The sources of one agent in each loop it runs in, and the agent with their tools."""
 
     def __init__(self, sources: Sequence[ToolSource], taken: frozenset[str]) -> None:
@@ -228,9 +228,9 @@ class Outfit:
         self._here: WeakKeyDictionary[asyncio.AbstractEventLoop, Equipment] = WeakKeyDictionary()
         self._known: tuple[tuple[Tool, ...], Any] | None = None
 
-    def shared(self) -> Outfit:
+    def share(self) -> SourceConnections:
         """The same open sources, for an agent that differs in other settings."""
-        other = Outfit(self._sources, self._taken)
+        other = SourceConnections(self._sources, self._taken)
         other._here = self._here
         return other
 
@@ -252,11 +252,11 @@ class Outfit:
             equipment.keep(more=-1)
         return () if equipment.users else await equipment.close()
 
-    async def leave_kept(self) -> tuple[AbandonedWork, ...]:
+    async def exit_kept(self) -> tuple[AbandonedWork, ...]:
         """The end of an `async with`."""
         return await self.leave(self._here[asyncio.get_running_loop()], kept=True)
 
-    def equipped(self, tools: Sequence[Tool], make: Callable[[tuple[Tool, ...]], Any]) -> Any:
+    def equip(self, tools: Sequence[Tool], make: Callable[[tuple[Tool, ...]], Any]) -> Any:
         """The agent that `make` builds from these tools; cached per set of tools."""
         wanted = tuple(tools)
         known = self._known

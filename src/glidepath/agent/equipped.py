@@ -11,15 +11,15 @@ from weakref import WeakKeyDictionary
 
 from glidepath._wire import replace
 from glidepath.agent.assemble import assemble
-from glidepath.agent.per_run import Given, altered
+from glidepath.agent.per_run import Given, apply_run_options
 from glidepath.outcome import RunResult
 
 if TYPE_CHECKING:
     from typing import Self
 
     from glidepath.agent.config import LoopConfig
-    from glidepath.agent.equipment import Fitted, Outfit
-    from glidepath.plugins.lineup import Lineup
+    from glidepath.agent.equipment import Fitted, SourceConnections
+    from glidepath.plugins.lineup import HookTable
     from glidepath.run import CancelToken, Plan
     from glidepath.run.fingerprint import Fingerprint
     from glidepath.tools import Tool
@@ -34,9 +34,9 @@ class Equipped:
 
     config: LoopConfig
     _plan: Plan
-    _heirs: WeakKeyDictionary[Lineup, Plan]
+    _heirs: WeakKeyDictionary[HookTable, Plan]
     _told_of_store: bool
-    _outfit: Outfit | None
+    _outfit: SourceConnections | None
     _fitted: Fitted | None
     _began: float | None
     _behind: tuple[Tool, ...]
@@ -52,10 +52,10 @@ class Equipped:
         sources, tools = self.config.tool_sources, self.config.tools
         self._outfit = None
         if sources:
-            from glidepath.agent.equipment import Outfit
+            from glidepath.agent.equipment import SourceConnections
             from glidepath.agent.many_tools import CALL, FIND
 
-            self._outfit = Outfit(sources, frozenset({FIND, CALL, *[one.name for one in tools]}))
+            self._outfit = SourceConnections(sources, frozenset({FIND, CALL, *[one.name for one in tools]}))
         self._fitted = self._began = None
         self._behind = ()
 
@@ -67,7 +67,7 @@ class Equipped:
 
     async def __aexit__(self, *_: object) -> None:
         outfit = self._outfit
-        if outfit is not None and (slow := await outfit.leave_kept()):
+        if outfit is not None and (slow := await outfit.exit_kept()):
             _log.warning("%s: %s", ", ".join(work.tool_name for work in slow), slow[0].reason)
 
     async def _with_sources(
@@ -80,17 +80,17 @@ class Equipped:
         try:
             timeout = self._plan.timeout
             fitted = await equipment.fit(cancel, None if timeout is None else timeout / 2)
-            result = await fly(self._fitted_with(outfit, fitted, began))
+            result = await fly(self._fit_with(outfit, fitted, began))
         except BaseException:
             await outfit.leave(equipment)
             raise
         slow = await outfit.leave(equipment)
         return replace(result, abandoned=(*result.abandoned, *slow)) if slow else result
 
-    def _fitted_with(self, outfit: Outfit, fitted: Fitted, began: float | None) -> Self:
+    def _fit_with(self, outfit: SourceConnections, fitted: Fitted, began: float | None) -> Self:
         """This agent with the tools that its sources gave."""
         agent = object.__new__(type(self))
-        agent.config, agent._plan, agent._heirs, agent._behind = outfit.equipped(fitted.tools, self._with_tools)
+        agent.config, agent._plan, agent._heirs, agent._behind = outfit.equip(fitted.tools, self._with_tools)
         agent._told_of_store, agent._outfit, agent._fitted, agent._began = True, None, fitted, began
         return agent
 
@@ -104,7 +104,7 @@ class Equipped:
         equipment = outfit.enter()
         try:
             fitted = await equipment.fit(None, None)
-            yield self._fitted_with(outfit, fitted, None), fitted.missing
+            yield self._fit_with(outfit, fitted, None), fitted.missing
         finally:
             await outfit.leave(equipment)
 
@@ -118,14 +118,14 @@ class Equipped:
         config = replace(self.config, tools=(*self.config.tools, *tools), tool_sources=())
         return config, assemble(config, told=self._plan.told, behind=behind), WeakKeyDictionary(), behind
 
-    def _as_given(self, given: Given) -> Self:
+    def _apply_run_options(self, given: Given) -> Self:
         """This agent with the limits, the system prompt and the model of one run; on the same open sources."""
-        config = altered(self.config, given)
+        config = apply_run_options(self.config, given)
         if config is self.config:
             return self
         agent = object.__new__(type(self))
         agent.config, agent._plan = config, assemble(config, told=self._plan.told, behind=self._behind)
         agent._heirs, agent._told_of_store = WeakKeyDictionary(), self._told_of_store
-        agent._outfit = None if self._outfit is None else self._outfit.shared()
+        agent._outfit = None if self._outfit is None else self._outfit.share()
         agent._fitted, agent._began, agent._behind = self._fitted, self._began, self._behind
         return agent

@@ -11,8 +11,8 @@ from weakref import WeakKeyDictionary
 from glidepath.agent.limits import Budget, Limits
 from glidepath.errors import ConfigurationError
 from glidepath.outcome import RunResult
-from glidepath.run import CancelToken, Place, RunStream
-from glidepath.run.inside import Post, apart, at_home, enlist, launch, linked
+from glidepath.run import CallScope, CancelToken, RunStream
+from glidepath.run.inside import Post, enlist, launch, link_tokens, run_on_own_loop, run_on_parent_loop
 from glidepath.tools import Tool, ToolContext
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ def delegate_of(tool: Tool) -> tuple[Any, Limits | None]:
     return None, None
 
 
-def place_of(parent: object) -> Place | None:
+def place_of(parent: object) -> CallScope | None:
     """Where a run belongs that is given this `parent`; None for a root. A `ToolContext` names its call."""
     if isinstance(parent, ToolContext):
         return call_of(parent)
@@ -39,7 +39,7 @@ def place_of(parent: object) -> Place | None:
     return None
 
 
-def call_of(context: ToolContext) -> Place:
+def call_of(context: ToolContext) -> CallScope:
     """The call of a `ToolContext`, as a place where children are started."""
     place = getattr(context._host, "place", None)  # noqa: SLF001 - ours
     if place is None:
@@ -47,7 +47,7 @@ def call_of(context: ToolContext) -> Place:
     return place(context.call_id)  # type: ignore[no-any-return]
 
 
-def _named(place: Place, asked: RunRequest, name: str) -> str:
+def _name_child(place: CallScope, asked: RunRequest, name: str) -> str:
     """The name of a child in its parent's journal. That of a hook or a team is another: stable for the same request.
 
     A call of the model has an id and counts its children; what a hook or a team does has no such order.
@@ -65,7 +65,7 @@ def _named(place: Place, asked: RunRequest, name: str) -> str:
     return f"{name}-{run.work.number(name)}"
 
 
-async def run_inside(agent: Agent, place: Place, asked: RunRequest) -> RunResult:
+async def run_inside(agent: Agent, place: CallScope, asked: RunRequest) -> RunResult:
     """Run an agent as a child of the run whose call or hook this is, wherever it was started.
 
     In a thread with its own loop the child runs on the loop of its parent, where everything about it is known.
@@ -75,15 +75,15 @@ async def run_inside(agent: Agent, place: Place, asked: RunRequest) -> RunResult
 
     def begin(token: CancelToken, name: str) -> Any:
         asked.cancel = token
-        return agent.fly_below(asked, place.run, _named(place, asked, name))
+        return agent.fly_below(asked, place.run, _name_child(place, asked, name))
 
     here = partial(launch, place, begin, cancel, partial(agent.fly_alone, asked))
     away = partial(_apart, agent, place, asked)
-    result: RunResult = await (here() if place.here else at_home(place, here, away))
+    result: RunResult = await (here() if place.here else run_on_parent_loop(place, here, away))
     return result
 
 
-async def stream_inside(agent: Agent, place: Place, asked: RunRequest, stream: RunStream) -> RunResult:
+async def stream_inside(agent: Agent, place: CallScope, asked: RunRequest, stream: RunStream) -> RunResult:
     """The same with its events, in the task of the stream."""
     asked.stream = stream
     if not place.is_open:
@@ -91,9 +91,9 @@ async def stream_inside(agent: Agent, place: Place, asked: RunRequest, stream: R
         return await agent.fly_alone(asked)
     if not place.here:
         return await _apart(agent, place, asked)
-    asked.cancel, let_go = linked(asked.cancel)
+    asked.cancel, let_go = link_tokens(asked.cancel)
     run = place.run
-    name = _named(place, asked, f"{place.key}.{len(run.work.spawned.get(place.key, ())) + 1}")
+    name = _name_child(place, asked, f"{place.key}.{len(run.work.spawned.get(place.key, ())) + 1}")
     enlist(place, asked.cancel, asyncio.current_task())  # type: ignore[arg-type] # a stream has its own task
     try:
         return await agent.fly_below(asked, run, name)
@@ -101,7 +101,7 @@ async def stream_inside(agent: Agent, place: Place, asked: RunRequest, stream: R
         let_go()
 
 
-async def _apart(agent: Agent, place: Place, asked: RunRequest) -> RunResult:
+async def _apart(agent: Agent, place: CallScope, asked: RunRequest) -> RunResult:
     """Run a child on this loop, which is not its parent's: without its own journal, unless its agent has one."""
     run, cancel = place.run, asked.cancel
 
@@ -109,4 +109,4 @@ async def _apart(agent: Agent, place: Place, asked: RunRequest) -> RunResult:
         asked.cancel = token
         return agent.fly_below(asked, run, post=post)
 
-    return await apart(place, fly, cancel, partial(agent.fly_alone, asked))  # type: ignore[no-any-return]
+    return await run_on_own_loop(place, fly, cancel, partial(agent.fly_alone, asked))  # type: ignore[no-any-return]

@@ -11,10 +11,10 @@ from glidepath.errors import StoreError
 from glidepath.messages import Usage
 from glidepath.outcome import Charge, Snapshot
 from glidepath.run import Offspring
-from glidepath.sessions.answer import heard
+from glidepath.sessions.answer import await_store
 from glidepath.sessions.archive import read_journal
 from glidepath.sessions.fold import Folded, Used
-from glidepath.sessions.recover import begun_calls, charged, inner_calls, open_calls
+from glidepath.sessions.recover import charge_reservation, find_begun_calls, inner_calls, open_calls
 
 if TYPE_CHECKING:
     from glidepath.spi.sessions import SessionStore
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-class Family(Value, frozen=True, kw_only=True):
+class ChildRecords(Value, frozen=True, kw_only=True):
     """The children of unfinished calls and hooks, as their journals have them."""
 
     used: Mapping[str, Used] = {}
@@ -33,10 +33,10 @@ class Family(Value, frozen=True, kw_only=True):
 
 async def journal_of(store: SessionStore, session_id: str) -> Folded:
     """The state at the end of a journal."""
-    return (await heard(read_journal(store, session_id))).folded
+    return (await await_store(read_journal(store, session_id))).folded
 
 
-async def family(store: SessionStore, folded: Folded) -> Family:
+async def family(store: SessionStore, folded: Folded) -> ChildRecords:
     """The children of unfinished calls and hooks, which the parent's journal does not record."""
     unfinished = {call.id for call in (*open_calls(folded), *inner_calls(folded.snapshot))} - set(folded.results)
     used: dict[str, Used] = {}
@@ -46,16 +46,16 @@ async def family(store: SessionStore, folded: Folded) -> Family:
         if child.call_id not in unfinished and not child.of_hook:
             continue
         try:
-            snapshot = await patiently(partial(_used, store, child.session_id))
+            snapshot = await patiently(partial(_read_usage, store, child.session_id))
         except StoreError:
             lost.append(child.call_id)
             continue
         if snapshot is not None:
             used[child.session_id] = _figures(snapshot)
-            usage, money = _spent(snapshot)
+            usage, money = _sum_spending(snapshot)
             one = Offspring(snapshot.run_id, child.agent, usage, money, snapshot.unknown_effects)
             by_call[child.call_id] = (*by_call.get(child.call_id, ()), one)
-    return Family(used=used, by_call=by_call, lost=tuple(lost))
+    return ChildRecords(used=used, by_call=by_call, lost=tuple(lost))
 
 
 async def patiently(ask: Callable[[], Awaitable[T]]) -> T:
@@ -81,7 +81,7 @@ def _figures(snapshot: Snapshot) -> Used:
     )
 
 
-def _spent(snapshot: Snapshot) -> tuple[Usage, int]:
+def _sum_spending(snapshot: Snapshot) -> tuple[Usage, int]:
     """What its models and its own children have cost."""
     usage, money = snapshot.spent.usage, snapshot.spent.picodollars
     for charge in (*snapshot.fallbacks_spent.values(), *snapshot.children_spent.values()):
@@ -89,7 +89,7 @@ def _spent(snapshot: Snapshot) -> tuple[Usage, int]:
     return usage, money
 
 
-def with_spend(snapshot: Snapshot, folded: Folded, found: Family) -> Snapshot:
+def with_spend(snapshot: Snapshot, folded: Folded, found: ChildRecords) -> Snapshot:
     """The state with what the children have used and the figures in the journal do not have yet."""
     for name, now in found.used.items():
         then = folded.charged.get(name, Used())
@@ -108,7 +108,7 @@ def with_spend(snapshot: Snapshot, folded: Folded, found: Family) -> Snapshot:
     return snapshot
 
 
-def with_accounts(snapshot: Snapshot, found: Family) -> Snapshot:
+def with_accounts(snapshot: Snapshot, found: ChildRecords) -> Snapshot:
     """The state with the accounts of the children closed: none of them continues."""
     spent, told = dict(snapshot.children_spent), {child.run_id for child in snapshot.children}
     unknown = list(snapshot.unknown_effects)
@@ -120,17 +120,17 @@ def with_accounts(snapshot: Snapshot, found: Family) -> Snapshot:
     return replace(snapshot, children_spent=spent, unknown_effects=tuple(unknown))
 
 
-async def used_in(store: SessionStore, session_id: str) -> Snapshot | None:
+async def find_usage(store: SessionStore, session_id: str) -> Snapshot | None:
     """What the last run of a session has used, a call in flight at its worst case; None when it never began."""
     try:
-        return await _used(store, session_id)
+        return await _read_usage(store, session_id)
     except StoreError as error:
         if error.kind == "missing":
             return None
         raise
 
 
-async def _used(store: SessionStore, session_id: str) -> Snapshot | None:
+async def _read_usage(store: SessionStore, session_id: str) -> Snapshot | None:
     folded = await journal_of(store, session_id)
     snapshot = folded.snapshot
     if snapshot is None:
@@ -138,5 +138,5 @@ async def _used(store: SessionStore, session_id: str) -> Snapshot | None:
     if folded.result is not None:
         return replace(snapshot, unknown_effects=folded.result.unknown_effects)
     found = await family(store, folded)
-    snapshot = with_accounts(with_spend(charged(snapshot, folded.reserved), folded, found), found)
-    return replace(snapshot, unknown_effects=(*snapshot.unknown_effects, *begun_calls(folded)))
+    snapshot = with_accounts(with_spend(charge_reservation(snapshot, folded.reserved), folded, found), found)
+    return replace(snapshot, unknown_effects=(*snapshot.unknown_effects, *find_begun_calls(folded)))

@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING, Any
 
 from glidepath._wire import asdict, replace
 from glidepath.constraints import LIMIT_KINDS
-from glidepath.errors import ConfigurationError, close_to, shown
+from glidepath.errors import ConfigurationError, close_to, short_repr
 from glidepath.guards import GuardrailsConfig
 from glidepath.ledger import Caps, Meter, dollars, pico
-from glidepath.plurals import how_many
+from glidepath.plurals import pluralize
 from glidepath.quantities import share_of
-from glidepath.run import Place, Watch
-from glidepath.sessions.session import checked_id
+from glidepath.run import CallScope, Watch
+from glidepath.sessions.session import check_session_id
 from glidepath.setting import FREE, HIGHER, LOWER, DeclaredSettings, check_fields, setting
 from glidepath.spi import Remaining
 
@@ -173,7 +173,9 @@ class Limits(DeclaredSettings, frozen=True, kw_only=True):
 def check_limits(limits: object) -> None:
     """Raise `ConfigurationError` unless these are `Limits`."""
     if not isinstance(limits, Limits):
-        raise ConfigurationError(f"limits must be a Limits such as Limits(max_iterations=10), not {shown(limits, 100)}")
+        raise ConfigurationError(
+            f"limits must be a Limits such as Limits(max_iterations=10), not {short_repr(limits, 100)}"
+        )
 
 
 class Budget:
@@ -214,10 +216,10 @@ class Budget:
         least = min([one for one in money if one is not None], default=0)
         self.meter.warn_near(reserve_tokens, share_of(least, reserves.cost_reserve))
         self._started: float | None = None
-        self.place: Place | None = None if parent is None else parent.place
+        self.place: CallScope | None = None if parent is None else parent.place
 
     @classmethod
-    def inside(cls, place: Place, limits: Limits) -> "Budget":
+    def inside(cls, place: CallScope, limits: Limits) -> "Budget":
         """A share of a run's budget, for runs started together in one of its tools or hooks."""
         budget = cls.below(place.run.meter, limits, family=False)  # which the run around it bounds
         budget.place = place.copy(place.mailbox)
@@ -239,9 +241,9 @@ class Budget:
 
         Raises `StoreError` when the store fails.
         """
-        from glidepath.agent.purse import known_wallet  # only needed for a wallet
+        from glidepath.agent.purse import find_wallet  # only needed for a wallet
 
-        wallet = await known_wallet(store, name)
+        wallet = await find_wallet(store, name)
         tokens, money = wallet.declared
         parent = None if wallet.parent is None else await cls.find(wallet.parent, store)
         limits = Limits(max_tokens=tokens, max_cost=None if money is None else dollars(money))
@@ -252,7 +254,7 @@ class Budget:
         said = [f"{name}={value!r:.30}" for name, value in every if value != getattr(Limits(), name)]
         if self.line:
             return f"<Budget {self.line[-1].name!r}: {', '.join(said) or 'without a limit'}, in {self.store!r}>"
-        return f"<Budget {', '.join(said) or 'without a limit'}: {how_many(self.meter.tokens, 'token')} used>"
+        return f"<Budget {', '.join(said) or 'without a limit'}: {pluralize(self.meter.tokens, 'token')} used>"
 
     @property
     def bounded(self) -> bool:
@@ -304,7 +306,7 @@ def _line(
     if parent is not None and not isinstance(parent, Budget):
         raise ConfigurationError(f"Budget.parent must be a Budget, not {type(parent).__name__}")
     if per not in PERIODS:
-        raise ConfigurationError(f"Budget.per must be 'day', 'month' or None for all time, not {shown(per, 100)}")
+        raise ConfigurationError(f"Budget.per must be 'day', 'month' or None for all time, not {short_repr(per, 100)}")
     if limits.scope != "run":
         raise ConfigurationError(
             f"Budget takes limits without a scope: it covers every run that uses it; leave out scope={limits.scope!r}"
@@ -328,7 +330,7 @@ def _line(
     if name is None:
         raise ConfigurationError("a stored budget needs a name, such as Budget(..., name='customer:42', store=store)")
     try:
-        checked_id(name)
+        check_session_id(name)
     except ConfigurationError as error:
         raise ConfigurationError(str(error).replace("session id", "Budget.name")) from None
     for field in ("max_iterations", "max_tool_calls", "timeout"):

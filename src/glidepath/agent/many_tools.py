@@ -37,7 +37,7 @@ def doors(behind: Sequence[Tool]) -> tuple[Tool, Tool]:
     known = {tool.name: tool for tool in behind}
 
     async def find(values: dict[str, Any], _context: object) -> str:
-        return _found(known, str(values.get("query", "")), int(values.get("limit") or 5))
+        return _search_tools(known, str(values.get("query", "")), int(values.get("limit") or 5))
 
     async def call(values: dict[str, Any], _context: object) -> str:
         name = str(values.get("name", ""))
@@ -83,7 +83,7 @@ async def _never(**_: object) -> None:
     """Never called: `answering` gives the body."""
 
 
-def _found(known: Mapping[str, Tool], query: str, limit: int) -> str:
+def _search_tools(known: Mapping[str, Tool], query: str, limit: int) -> str:
     """The tools that fit a query best, as many as fit into an answer."""
     wanted = _words(query)
     ranked = sorted(known.values(), key=lambda tool: (-_score(tool, query, wanted), tool.name))

@@ -16,7 +16,7 @@ from glidepath.agent.loop_runner import run_to_end
 from glidepath.errors import RunInterrupted
 from glidepath.events import Event
 from glidepath.outcome import OutputT, RunResult
-from glidepath.run import CancelToken, Place, RunStream
+from glidepath.run import CallScope, CancelToken, RunStream
 from glidepath.run.inside import BLOCKED
 from glidepath.run.stream import SpokenText
 from glidepath.spi.inside_variable import INSIDE
@@ -81,8 +81,8 @@ def in_its_own_loop(work: Callable[[], Coroutine[Any, Any, T]], token: CancelTok
         return run_to_end(_interruptible(work, token))
     outcome: list[Any] = []
     letters: list[Callable[[], None]] = []
-    inner: Place | None = None
-    place: Place | None = INSIDE.get()
+    inner: CallScope | None = None
+    place: CallScope | None = INSIDE.get()
     if place is not None and place.is_open and place.loop is running:
         inner = place = place.copy(mailbox=letters.append)
 
@@ -98,7 +98,7 @@ def in_its_own_loop(work: Callable[[], Coroutine[Any, Any, T]], token: CancelTok
 
     over: queue.SimpleQueue[None] = queue.SimpleQueue()
     thread = threading.Thread(target=copy_context().run, args=(in_thread,), name="glidepath-run-sync")
-    pressed = _flown(thread, over, token)
+    pressed = _run_on_thread(thread, over, token)
     thread.join()
     if inner is not None:
         for act in letters:
@@ -111,7 +111,7 @@ def in_its_own_loop(work: Callable[[], Coroutine[Any, Any, T]], token: CancelTok
     return outcome[0]  # type: ignore[no-any-return]
 
 
-def _flown(thread: threading.Thread, over: queue.SimpleQueue[None], token: CancelToken | None) -> bool:
+def _run_on_thread(thread: threading.Thread, over: queue.SimpleQueue[None], token: CancelToken | None) -> bool:
     """Execute a run in a thread. True when Ctrl-C has landed it; a second Ctrl-C does not wait for the landing.
 
     A `SimpleQueue` can be interrupted at any moment. A `threading.Event` may be left locked, and `Thread.join` takes
@@ -214,17 +214,17 @@ class SyncStream(Generic[OutputT]):
         except BaseException as error:
             self._failure = error
         finally:  # the consumer waits for it, even when no event loop could be made
-            while not self._offered(None):
+            while not self._offer_event(None):
                 time.sleep(_POLL)
 
     async def _consume(self) -> None:
         async with self._begin() as stream:
             async for event in stream:
-                while not self._offered(event):  # noqa: ASYNC110 - the consumer is on another thread
+                while not self._offer_event(event):  # noqa: ASYNC110 - the consumer is on another thread
                     await asyncio.sleep(_POLL)
         self._result = stream.result
 
-    def _offered(self, event: Event | None) -> bool:
+    def _offer_event(self, event: Event | None) -> bool:
         """Give the consumer an event, None after the last; False when there is no room for it yet."""
         if not self._left:
             try:

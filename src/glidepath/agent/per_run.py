@@ -15,10 +15,10 @@ from glidepath._wire import Value, WireError, asdict, replace
 from glidepath.agent.config import FIELDS, LoopConfig
 from glidepath.agent.config_checks import TOOL_CHOICES
 from glidepath.agent.limits import OTHER_LIMIT_NAMES, Limits, check_limits
-from glidepath.agent.route import joined
+from glidepath.agent.route import join_plans
 from glidepath.agent.run_options import Continued, EveryRun, NewRun
 from glidepath.context import repair
-from glidepath.errors import ConfigurationError, close_to, shown, told
+from glidepath.errors import ConfigurationError, close_to, describe_error, short_repr
 from glidepath.messages import FileBlock, Message, TextBlock, UserMessage, codec
 from glidepath.outcome import PerRun, Snapshot
 from glidepath.run import Plan, Run
@@ -50,7 +50,7 @@ NOTHING = Given()
 _ALONE = tuple([name for name in EveryRun.__annotations__ if name != "cancel"])
 
 
-def checked_per_run(tools: tuple[Tool, ...], options: Mapping[str, Any], *, more_tools: bool = False) -> Given:
+def check_run_options(tools: tuple[Tool, ...], options: Mapping[str, Any], *, more_tools: bool = False) -> Given:
     """What was passed to `run()` for this run alone; raises `ConfigurationError` naming the argument.
 
     `more_tools`: there are sources, whose tools are known only when the run starts.
@@ -73,7 +73,7 @@ def checked_per_run(tools: tuple[Tool, ...], options: Mapping[str, Any], *, more
     return Given(PerRun(**kept) if kept else None, deps, model)
 
 
-def altered(config: LoopConfig, given: Given) -> LoopConfig:
+def apply_run_options(config: LoopConfig, given: Given) -> LoopConfig:
     """The agent's configuration with the limits, the system prompt and the model of one run; itself without any."""
     kept, changes = given.per_run, {}
     if given.model is not None:
@@ -92,7 +92,7 @@ def deps_for(plan: Plan, given: Given, session_id: str) -> Any:
     """The `deps` of a run: those it was given, or those its agent makes; raises `ConfigurationError` for wrong ones."""
     deps = given.deps
     if deps is None and plan.config.deps_factory is not None:
-        deps = _made(plan, given.per_run or PerRun(), session_id)
+        deps = _make_deps(plan, given.per_run or PerRun(), session_id)
     for who, kind in plan.deps_needed:
         if not _fits(deps, kind):
             name = getattr(kind, "__name__", None) or str(kind)
@@ -110,12 +110,12 @@ def with_constraints_of_its_own(plan: Plan) -> Plan:
     except KeyboardInterrupt:
         raise
     except BaseException as error:
-        raise ConfigurationError(f"for_run of a constraint failed: {told(error)}") from error
+        raise ConfigurationError(f"for_run of a constraint failed: {describe_error(error)}") from error
     for one in made.values():
         if not isinstance(one, ResourceConstraint):
-            raise ConfigurationError(f"for_run must return a ResourceConstraint, not {shown(one, 100)}")
+            raise ConfigurationError(f"for_run must return a ResourceConstraint, not {short_repr(one, 100)}")
     plans = [_with_constraints(one, made) for one in ((plan,) if plan.route is None else plan.route.plans)]
-    return plans[0] if plan.route is None else joined(plans)
+    return plans[0] if plan.route is None else join_plans(plans)
 
 
 def _with_constraints(plan: Plan, made: Mapping[int, ResourceConstraint]) -> Plan:
@@ -125,7 +125,7 @@ def _with_constraints(plan: Plan, made: Mapping[int, ResourceConstraint]) -> Pla
     return replace(plan, constraints=constraints, metered=metered, asked=asked, clocked=clocked)
 
 
-def _made(plan: Plan, kept: PerRun, session_id: str) -> Any:
+def _make_deps(plan: Plan, kept: PerRun, session_id: str) -> Any:
     make: Any = plan.config.deps_factory
     run = RunInfo(
         agent_name=plan.config.agent_name,
@@ -137,7 +137,7 @@ def _made(plan: Plan, kept: PerRun, session_id: str) -> Any:
     try:
         return make(run)
     except Exception as error:
-        raise ConfigurationError(f"deps_factory failed for session {session_id!r}: {told(error)}") from error
+        raise ConfigurationError(f"deps_factory failed for session {session_id!r}: {describe_error(error)}") from error
 
 
 def _fits(deps: object, kind: object) -> bool:
@@ -165,22 +165,22 @@ def _system_prompt(text: str) -> str:
     return str.__str__(text)
 
 
-def continued(snapshot: Snapshot, given: Given, limits: Limits | None) -> tuple[Snapshot, Given]:
+def merge_earlier_options(snapshot: Snapshot, given: Given, limits: Limits | None) -> tuple[Snapshot, Given]:
     """What a resumed run has: each value that was passed to `resume()`, and the others as they were."""
-    kept = _replaced(snapshot.per_run, given.per_run)
+    kept = _merge_options(snapshot.per_run, given.per_run)
     if limits is not None and kept is not None and kept.limits is not None:
         kept = replace(kept, limits=_limits(limits))
     return replace(snapshot, per_run=kept), Given(kept, given.deps, given.model)
 
 
-def _replaced(before: PerRun | None, now: PerRun | None) -> PerRun | None:
+def _merge_options(before: PerRun | None, now: PerRun | None) -> PerRun | None:
     if before is None or now is None:
         return now or before
     given = {name: value for name in PerRun.__struct_fields__ if (value := getattr(now, name)) is not None}
     return replace(before, **given)
 
 
-def inherited(parent: Run, plan: Plan, own: Given) -> Given:
+def inherit_options(parent: Run, plan: Plan, own: Given) -> Given:
     """What a child has: its parent's deps, user and metadata, with its own on top. The rest is the parent's alone.
 
     An agent that can make its own `deps` makes them when the parent's are of another type.
@@ -202,7 +202,7 @@ def inherited(parent: Run, plan: Plan, own: Given) -> Given:
 
 def _extras(extras: object) -> dict[str, Any]:
     if not isinstance(extras, Mapping) or not all(isinstance(key, str) for key in extras):
-        raise ConfigurationError(f"extras must be a mapping with str keys, not {shown(extras, 100)}")
+        raise ConfigurationError(f"extras must be a mapping with str keys, not {short_repr(extras, 100)}")
     try:
         return _wire.loads(_wire.encode(dict(extras)))  # type: ignore[no-any-return]
     except Exception as error:
@@ -215,7 +215,7 @@ def _tool_choice(choice: object, *, tools: tuple[Tool, ...], more_tools: bool) -
     names = [tool.name for tool in tools]
     if not isinstance(choice, str) or (choice not in TOOL_CHOICES and choice not in names and not more_tools):
         raise ConfigurationError(
-            f"tool_choice must be auto, required, none or the name of a tool; got {shown(choice, 100)}"
+            f"tool_choice must be auto, required, none or the name of a tool; got {short_repr(choice, 100)}"
         )
     return choice
 
@@ -223,7 +223,7 @@ def _tool_choice(choice: object, *, tools: tuple[Tool, ...], more_tools: bool) -
 def check_metadata(metadata: object) -> dict[str, str]:
     """The metadata of a run as vendors take it, or a `ConfigurationError`."""
     if not isinstance(metadata, Mapping):
-        raise ConfigurationError(f"metadata must be a mapping of str to str, not {shown(metadata, 100)}")
+        raise ConfigurationError(f"metadata must be a mapping of str to str, not {short_repr(metadata, 100)}")
     if len(metadata) > MOST_PAIRS:
         raise ConfigurationError(f"metadata has {len(metadata)} entries; {MOST_PAIRS} are the most a vendor takes")
     for key, value in metadata.items():
@@ -240,7 +240,7 @@ def check_user(user: object) -> str:
 def _check_short(field: str, text: object, most: int, least: int = 1) -> str:
     if not isinstance(text, str) or not least <= len(text) <= most:
         size = f"{least} to {most}" if least else f"at most {most}"
-        raise ConfigurationError(f"{field} must be a str of {size} characters, not {shown(text, 100)}")
+        raise ConfigurationError(f"{field} must be a str of {size} characters, not {short_repr(text, 100)}")
     check_sendable(field, text)
     return text
 

@@ -13,22 +13,22 @@ from math import inf
 from typing import TYPE_CHECKING, Any
 
 from glidepath._wire import Record
-from glidepath.agent.conversation import close_begun, take_over
+from glidepath.agent.conversation import answer_begun_calls, take_over
 from glidepath.agent.per_run import NOTHING, Given, deps_for, with_constraints_of_its_own
-from glidepath.agent.route import priced
+from glidepath.agent.route import add_prices
 from glidepath.errors import ConfigurationError
-from glidepath.landing.reserve import can_pay_landing, enough_to_land, landing_reserve, least_landing, what_is_left
+from glidepath.landing.reserve import can_pay_landing, cap_reserve, enough_to_land, landing_reserve, least_landing
 from glidepath.ledger import Amount, Meter
 from glidepath.messages import Message
 from glidepath.outcome import NOT_CARRIED, AgentState
 from glidepath.run import CancelToken, Plan, Resumption, Run, RunStream, Watch
 from glidepath.run.state import open_state
-from glidepath.run.survey import LONG, Survey
+from glidepath.run.survey import LONG, TranscriptStats
 from glidepath.sessions import Session
 
 if TYPE_CHECKING:
     from glidepath.agent.limits import Budget, Limits
-    from glidepath.agent.purse import Purse
+    from glidepath.agent.purse import WalletClient
     from glidepath.outcome import Carried
 
 
@@ -39,14 +39,14 @@ class RunRequest(Record, eq=False):
     """Messages, once they have been checked; none for a run that continues."""
     session: str | Session | None = None
     cancel: CancelToken | None = None
-    budget: Budget | Purse | None = None
+    budget: Budget | WalletClient | None = None
     """What it spends from beside its own limits."""
     given: Given = NOTHING
     stream: RunStream | None = None
     limits: Limits | None = None
     """Those of a child, or of a run that continues, instead of its agent's."""
 
-    def heard_by(self, stream: RunStream) -> RunRequest:
+    def with_stream(self, stream: RunStream) -> RunRequest:
         """The same run with its events."""
         self.stream = stream
         return self
@@ -73,7 +73,7 @@ def prepare(
         watch, depth, above = parent.watch, parent.meter.depth + 1, above or parent.meter
         until = min(until, _end_of(watch, now))
     if above is not None and any(node.caps.money is not None for node in above.lineage):
-        plan = priced(plan, plan.config)  # it spends from a budget that limits money
+        plan = add_prices(plan, plan.config)  # it spends from a budget that limits money
     if resumed is not None:
         elapsed = max(0.0, resumed.snapshot.elapsed)
     limited_together = plan.config.limits.scope == "session" or home.limits is not None
@@ -102,9 +102,9 @@ def watch_over(
     window = deadline - landing if deadline < inf else inf
     watch = Watch(window_at=window, deadline_at=deadline, above=above, meter=meter)
     if plan.switches:
-        from glidepath.run.switches import Sentry
+        from glidepath.run.switches import SpendGate
 
-        watch.post(Sentry(watch, plan.switches, plan.config.kill_switch_grace))
+        watch.post(SpendGate(watch, plan.switches, plan.config.kill_switch_grace))
     return watch
 
 
@@ -128,7 +128,7 @@ def open_run(
         deps = asked.given.deps
         if plan.deps_needed or plan.config.deps_factory is not None:
             deps = deps_for(plan, asked.given, home.id)
-        begun = close_begun(home, plan.config.texts) if resumed is None and home.last is not None else ()
+        begun = answer_begun_calls(home, plan.config.texts) if resumed is None and home.last is not None else ()
         survey = _survey(plan, home, new=resumed is None) if home.messages else None
         # What is resumed pays the landing for the task and what is pinned, as when it began: the rest can be left out.
         task = asked.prompt if resumed is None else [home.messages[place] for place in resumed.snapshot.pinned]
@@ -180,7 +180,7 @@ def _hold_landing(plan: Plan, task: Sequence[Message], meter: Meter, *, used: bo
     """Keep back what the landing call will need; and whether that pays for one."""
     reserve = landing_reserve(plan, task, meter)
     if used:
-        reserve = what_is_left(reserve, meter)
+        reserve = cap_reserve(reserve, meter)
     paid = plan.caps.money is None or can_pay_landing(plan, reserve)
     if used:
         paid = paid and enough_to_land(plan, reserve, meter)
@@ -188,19 +188,19 @@ def _hold_landing(plan: Plan, task: Sequence[Message], meter: Meter, *, used: bo
     return reserve, paid
 
 
-def _survey(plan: Plan, home: Session, *, new: bool) -> Survey:
+def _survey(plan: Plan, home: Session, *, new: bool) -> TranscriptStats:
     """What is known of the messages. For a new run they are made whole; where there are many, the session keeps it."""
     if not new:
-        return Survey.of(home.messages, plan)
+        return TranscriptStats.of(home.messages, plan)
     if len(home.messages) >= LONG:
-        survey = home.survey = home.survey or Survey()
+        survey = home.survey = home.survey or TranscriptStats()
         if survey.look(home.messages, plan):
             return survey
     not_decided = home.state is AgentState.WAITING_FOR_INPUT
     repaired = plan.repair(home.messages, keep_custom=True, not_decided=not_decided)
     if repaired is not home.messages:
         home.messages[:] = repaired
-    return Survey.of(home.messages, plan)
+    return TranscriptStats.of(home.messages, plan)
 
 
 def new_id(what: str, loop: asyncio.AbstractEventLoop) -> str:

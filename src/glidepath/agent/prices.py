@@ -17,16 +17,16 @@ if TYPE_CHECKING:
 
 def find_price(config: LoopConfig, model: Any, *, needed: bool) -> Price | None:
     """The price of a model; raises `ConfigurationError` when a money limit needs one and none is known."""
-    checked = checked_prices(config.prices)
+    checked = check_prices(config.prices)
     for place in ("", f"{getattr(model, 'provider', None)}:", f"{getattr(model, 'host', None)}:"):
         name = f"{place}{model.name}"
         if name in checked:
-            return checked[name] if checked[name].cache_write is not None else _written_at(checked[name], model)
+            return checked[name] if checked[name].cache_write is not None else _price_at_length(checked[name], model)
     own = getattr(model, "price", None)
     price = None if own is None else Price.per_million(own, field=f"{type(model).__name__}.price")
     if not needed:
         return price
-    found = price or _written_at(look_up_price(model.name, getattr(model, "provider", None)), model)
+    found = price or _price_at_length(look_up_price(model.name, getattr(model, "provider", None)), model)
     price = found if found is not None and not is_free(found) else _stand_in(config, checked)
     if price is None and found is not None:
         raise ConfigurationError(
@@ -43,7 +43,7 @@ def find_price(config: LoopConfig, model: Any, *, needed: bool) -> Price | None:
     return price
 
 
-def checked_prices(prices: object) -> dict[str, Price]:
+def check_prices(prices: object) -> dict[str, Price]:
     """The prices of a configuration; raises `ConfigurationError` naming the one that is wrong."""
     prices = prices or {}
     if not hasattr(prices, "items"):
@@ -70,13 +70,13 @@ def _stand_in(config: LoopConfig, checked: dict[str, Price]) -> Price | None:
     return price
 
 
-def _written_at(price: Price | None, model: object) -> Price | None:
+def _price_at_length(price: Price | None, model: object) -> Price | None:
     """A price for a model whose cache costs more to write than plain input, or than the list says: for an hour."""
     rate = getattr(model, "cache_write_rate", None)
     if price is None or rate is None:
         return price
     write = max(price.cache_write or 0, math.ceil(EXACT.multiply(Decimal(price.input), Decimal(rate))))
-    return replace(price, cache_write=write, tier=_written_at(price.tier, model))
+    return replace(price, cache_write=write, tier=_price_at_length(price.tier, model))
 
 
 def _where_prices_are() -> str:

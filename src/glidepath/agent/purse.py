@@ -12,15 +12,15 @@ from typing import TYPE_CHECKING, Any, Protocol
 from weakref import WeakKeyDictionary
 
 from glidepath._wire import replace
-from glidepath.agent.kin import used_in
+from glidepath.agent.kin import find_usage
 from glidepath.errors import ConfigurationError, StoreError
 from glidepath.ledger import Amount, Caps, Meter, dollars
 from glidepath.outcome import AgentState, LoopOutcome, StopCause
-from glidepath.plurals import how_many
-from glidepath.quantities import limit_called
+from glidepath.plurals import pluralize
+from glidepath.quantities import name_limit
 from glidepath.run import Touchdown, Verdict
-from glidepath.run.interrupting import uninterrupted
-from glidepath.sessions.answer import FAREWELL, called, heard
+from glidepath.run.interrupting import run_uninterrupted
+from glidepath.sessions.answer import FAREWELL, await_store, call_store
 from glidepath.sessions.archive import read_journal
 from glidepath.sessions.journal_writer import claim_session
 from glidepath.sessions.owner import LEASE, this_owner
@@ -46,7 +46,7 @@ _last_sweeps: WeakKeyDictionary[Any, float] = WeakKeyDictionary()
 """When somebody in this process last began to sweep each store, by the monotonic clock."""
 
 
-class Purse:
+class WalletClient:
     """What one run draws from a line of wallets. Its meter is above the run's and can reach what was granted.
 
     With a `key` it is what several runs draw together: those of a team, in one `leg` after the other.
@@ -94,7 +94,7 @@ class Purse:
         try:
             await self._draw(run, asked, least, patient=patient, around=around)
         except StoreError as error:
-            raise store_failed(error) from error
+            raise make_store_failure(error) from error
         finally:
             self._gate.release()
 
@@ -166,9 +166,9 @@ class Purse:
         """One draw. Unneeded money is out of reach before the store hears that it is free."""
         root = self.meter
         hold: Any = self.hold
-        stays = Amount() if around is None else self._kept_around(around)
+        stays = Amount() if around is None else self._sum_parent_reserves(around)
         with root.tree.lock:
-            now = held(root)
+            now = sum_held(root)
             reach(root, now.tokens, now.money)
             want = WalletDraw(
                 spent_tokens=root.tokens,
@@ -187,7 +187,7 @@ class Purse:
                 disputed_tokens=root.disputed[0],
                 disputed_money=root.disputed[1],
             )
-        grant = await heard(called(self.store.draw, hold, want))
+        grant = await await_store(call_store(self.store.draw, hold, want))
         if not isinstance(grant, Grant):
             raise StoreError(f"the wallets' store failed: draw answered with {type(grant).__name__}, not with a Grant")
         if grant.verdict == "fenced":
@@ -200,9 +200,9 @@ class Purse:
                 look_ahead(root, grant)
         return grant
 
-    def _kept_around(self, around: tuple[Meter, ...]) -> Amount:
+    def _sum_parent_reserves(self, around: tuple[Meter, ...]) -> Amount:
         """What runs that wait for this one keep of the same wallet for their landings: it never comes back first."""
-        roots = {meter.tree.source.meter for meter in around if isinstance(meter.tree.source, Purse)}
+        roots = {meter.tree.source.meter for meter in around if isinstance(meter.tree.source, WalletClient)}
         names = {one.name for one in self.line}
         kept = [root for root in roots - {self.meter} if names & {one.name for one in root.tree.source.line}]
         return Amount(sum(root.aside_tokens for root in kept), sum(root.aside_money for root in kept))
@@ -238,7 +238,7 @@ class Purse:
             await asyncio.wait([heart])
         if self.hold is None:
             return
-        await uninterrupted(self._settle(), name="glidepath-settle")  # a cancellation counts once the wallet knows
+        await run_uninterrupted(self._settle(), name="glidepath-settle")  # a cancellation counts once the wallet knows
 
     async def _settle(self) -> None:
         root = self.meter
@@ -248,7 +248,7 @@ class Purse:
         while True:
             try:
                 left = max(1.0, until - time.monotonic())
-                await heard(called(self.store.settle, self.hold, tokens, money, **disputed), left)
+                await await_store(call_store(self.store.settle, self.hold, tokens, money, **disputed), left)
             except Exception as error:
                 if getattr(error, "kind", "") == "locked" and time.monotonic() < until:
                     await asyncio.sleep(LONGEST_WAIT)
@@ -272,11 +272,11 @@ def _cause(grant: Grant, last: str) -> StopCause:
     elif grant.verdict == "wait":
         reason = f"the next call waited {PATIENCE:g} s for what other runs hold of {said}"
     else:
-        reason = f"the next call would exceed the {limit_called(grant.resource)} of {said}"
+        reason = f"the next call would exceed the {name_limit(grant.resource)} of {said}"
         metrics |= limit_figures(grant)
         if grant.disputed:
             # Who reads this cannot know of the bill, and only a person can free what it blocks.
-            shown = f"${dollars(grant.disputed):f}" if grant.resource == "money" else how_many(grant.disputed, "token")
+            shown = f"${dollars(grant.disputed):f}" if grant.resource == "money" else pluralize(grant.disputed, "token")
             reason += (
                 f", of which {shown} are bills that no call explains: see `glidepath wallets show {name}`, then accept "
                 "or reject them"
@@ -290,7 +290,7 @@ def _cause(grant: Grant, last: str) -> StopCause:
 # --- for every source of a root ----------------------------------------------------------------------------------
 
 
-def held(root: Meter) -> Amount:
+def sum_held(root: Meter) -> Amount:
     """What is used, kept back and in flight below a root."""
     return Amount(
         root.tokens + root.aside_tokens + root.reserved_tokens, root.money + root.aside_money + root.reserved_money
@@ -299,7 +299,7 @@ def held(root: Meter) -> Amount:
 
 def has_room(root: Meter, asked: Amount) -> bool:
     """Whether a root can reach enough for `asked` more."""
-    caps, now = root.caps, held(root)
+    caps, now = root.caps, sum_held(root)
     tokens = caps.tokens is None or now.tokens + asked.tokens <= caps.tokens
     return tokens and (caps.money is None or now.money + asked.money <= caps.money)
 
@@ -326,7 +326,7 @@ def limit_figures(grant: Grant) -> dict[str, Any]:
     return {"limit": shown(grant.most), "used": shown(grant.used)}
 
 
-def store_failed(error: StoreError) -> Touchdown:
+def make_store_failure(error: StoreError) -> Touchdown:
     """The run ends: where its budget or its journal is kept fails, or belongs to another run by now."""
     cause = StopCause(source="store", action="fail", reason=str(error), metrics={"kind": error.kind})
     return Touchdown(Verdict(state=AgentState.ERROR, cause=cause, gentle=False, cut=LoopOutcome.FAILED))
@@ -352,13 +352,13 @@ async def sweep(store: WalletKeeper) -> int:
     nothing is written off.
     """
     done = 0
-    for late in await heard(called(store.overdue)):
+    for late in await await_store(call_store(store.overdue)):
         try:
             figures = await _by_journal(store, late)
             if figures is not None:
                 tokens, money, bills = figures
                 disputed: dict[str, Any] = {"disputed": bills} if any(bills) else {}
-                done += bool(await heard(called(store.write_off, late, tokens, money, **disputed)))
+                done += bool(await await_store(call_store(store.write_off, late, tokens, money, **disputed)))
         except StoreError as error:
             if error.kind != "read_only":
                 raise
@@ -366,12 +366,12 @@ async def sweep(store: WalletKeeper) -> int:
     return done
 
 
-async def known_wallet(store: object, name: str) -> Wallet:
+async def find_wallet(store: object, name: str) -> Wallet:
     """A wallet of this name; raises `ConfigurationError` when there is none."""
     if not offers(store, WalletStore):
         raise ConfigurationError(f"{store!r:.80} keeps no wallets")
     try:
-        found = await heard(called(store.wallets, name))
+        found = await await_store(call_store(store.wallets, name))
     except StoreError as error:
         if error.kind != "missing":
             raise
@@ -385,7 +385,7 @@ async def account_of(store: WalletKeeper, terms: WalletTerms) -> Wallet:
     """The state of a wallet after settling overdue holds; all zeros until a run has drawn from it."""
     try:
         await sweep(store)
-        found = await heard(called(store.wallets, terms.name))
+        found = await await_store(call_store(store.wallets, terms.name))
     except StoreError as error:
         if error.kind != "missing":
             raise
@@ -413,7 +413,7 @@ async def _by_journal(store: WalletKeeper, late: OverdueHold) -> _Figures | None
         try:
             return await _read(store, late)
         finally:
-            await heard(called(store.release, lease))
+            await await_store(call_store(store.release, lease))
     except StoreError as error:
         if error.kind == "busy":
             return None
@@ -423,11 +423,11 @@ async def _by_journal(store: WalletKeeper, late: OverdueHold) -> _Figures | None
 
 
 async def _read(store: SessionStore, late: OverdueHold) -> _Figures:
-    folded = (await heard(read_journal(store, late.session_id or ""))).folded
+    folded = (await await_store(read_journal(store, late.session_id or ""))).folded
     snapshot = folded.snapshot
     if snapshot is None or late.key != f"{late.session_id}:{snapshot.run_id}":
         return _ALL  # there has been another run since
     if folded.children and not late.dead:
         return _ALL  # a child that is only slow writes its own journal
-    used = await used_in(store, late.session_id or "")
+    used = await find_usage(store, late.session_id or "")
     return _ALL if used is None else (used.tokens, used.picodollars, used.disputed)

@@ -15,7 +15,7 @@ from glidepath.outcome import NOT_CARRIED, AgentState, LoopOutcome, PerRun, RunR
 from glidepath.run.fingerprint import Fingerprint, differences
 from glidepath.sessions.chain import JournalRecord, read
 from glidepath.sessions.fold import Began, Child, Folded, Opened, Used
-from glidepath.sessions.lenient import decoded, message_of
+from glidepath.sessions.lenient import decode_leniently, message_of
 from glidepath.spi.sessions import Commit
 
 STOPPED = "the run was stopped"
@@ -33,7 +33,7 @@ class _Blocks(Value, frozen=True):
     blocks: tuple[_Block, ...] = ()
 
 
-def _as_written(records: Iterable[JournalRecord]) -> list[AssistantMessage]:
+def _read_replies(records: Iterable[JournalRecord]) -> list[AssistantMessage]:
     """The replies among these records, with the arguments of their calls as the model wrote them."""
     found = []
     for record in records:
@@ -123,7 +123,7 @@ class Leg:
 
     def _hear(self, commit: Commit, records: Sequence[JournalRecord], folded: Folded, *, first: bool) -> None:
         """Who said what in this commit."""
-        replies = _as_written(records)
+        replies = _read_replies(records)
         failed = self._asked and not replies and folded.reserved is not None
         if self._asked and (replies or folded.reserved is not None):
             self.attempts.append(replies[0] if replies else None)
@@ -222,7 +222,7 @@ def legs_of(commits: Sequence[Commit]) -> list[Leg]:
 def other_settings(recorded: Commit, made: Commit) -> str:
     """What is different about the agent, if that is why two commits differ; else empty."""
     before, now = [
-        [decoded(bytes(record.payload), Fingerprint) for record in read(commit) if record.kind == "config"]
+        [decode_leniently(bytes(record.payload), Fingerprint) for record in read(commit) if record.kind == "config"]
         for commit in (recorded, made)
     ]
     changes = [str(change) for old, new in zip(before, now, strict=False) for change in differences(old, new)]

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from glidepath import _wire
 from glidepath._wire import Value, replace
-from glidepath.agent.durable import claimed, reopened
+from glidepath.agent.durable import claim_home_session, reopen_session
 from glidepath.agent.inner_run import delegate_of
 from glidepath.agent.kin import journal_of
 from glidepath.agent.per_run import Given
@@ -38,7 +38,7 @@ from glidepath.messages import (
 )
 from glidepath.money import pico_of
 from glidepath.outcome import Charge, RunResult, Snapshot
-from glidepath.plurals import how_many
+from glidepath.plurals import pluralize
 from glidepath.run import CancelToken, Plan, Run, restore_meter
 from glidepath.run.snapshot import restore_disputed
 from glidepath.sessions import Session
@@ -46,7 +46,7 @@ from glidepath.sessions.archive import StoredJournal, read_journal
 from glidepath.sessions.chain import read
 from glidepath.sessions.fold import Child
 from glidepath.sessions.memory import MemoryStore
-from glidepath.sessions.scribe import Scribe
+from glidepath.sessions.scribe import JournalRecorder
 from glidepath.sessions.state_changes import Counters, count
 from glidepath.spi.direct_observer import unreal
 from glidepath.spi.sessions import Commit, Entry
@@ -227,7 +227,7 @@ def _first_difference(recorded: Commit, made: Commit) -> str:
 _NEVER = ToolResultMessage("", "", "there was no result", is_error=True)
 
 
-class _Copyist(Scribe):
+class _Copyist(JournalRecorder):
     """A scribe that uses the recorded clock."""
 
     leg: Leg
@@ -271,15 +271,15 @@ class _Copyist(Scribe):
         times = self.leg.times
         return times[min(self.number - self.leg.start, len(times) - 1)] if times else (0.0, [])
 
-    async def answered(self, call_id: str) -> ToolResult:
+    async def replay_result(self, call_id: str) -> ToolResult:
         """The recorded result of a call, at its recorded time."""
         leg = self.leg
         due, known = leg.results.get(call_id, (leg.last + 1, _NEVER))
         children = leg.kin.get(call_id, [])
         for child in children:
             if child.session_id not in self.children.ids:
-                await self.spawned(child.call_id, child.session_id, child.agent)
-        told = [await self._known(child) for child in children]
+                await self.record_child(child.call_id, child.session_id, child.agent)
+        told = [await self._find_child_result(child) for child in children]
         if call_id not in leg.results:
             await self._wait_for_person(children, told)
         await self.checking.reach(due)
@@ -306,7 +306,7 @@ class _Copyist(Scribe):
                 self._tell(child.agent, paused[1])
                 raise NeedsDecisions("", paused[1], child.agent)
 
-    async def _known(self, child: Child) -> RunResult | None:
+    async def _find_child_result(self, child: Child) -> RunResult | None:
         """How a child ended, as its journal has it; None when it did not, or that is unknown."""
         with suppress(StoreError):
             return (await journal_of(self.checking.source, child.session_id)).result
@@ -315,7 +315,7 @@ class _Copyist(Scribe):
     def _tell(self, agent: str, result: RunResult | None) -> None:
         run = self._run
         if result is not None:
-            before = run.work.known_child(result.run_id)
+            before = run.work.find_child_result(result.run_id)
             run.work.report(result)
             run.spend.charge_child(agent, result.usage, pico_of(result.cost), before)
 
@@ -343,10 +343,10 @@ async def replay(
     name of the agent. Raises `StoreError` when the journal cannot be read. Hooks of plugins are asked again. Servers of
     tools are asked what they offer, since nothing can be compared without that; none of the tools is called.
     """
-    return await _replayed(agent, store, session_id, dict(agents or {}), None)
+    return await _replay_session(agent, store, session_id, dict(agents or {}), None)
 
 
-async def _replayed(
+async def _replay_session(
     agent: Agent, store: SessionStore, session_id: str, agents: dict[str, Agent], above: tuple[Plan, Any] | None
 ) -> Replayed:
     journal = await read_journal(store, session_id)
@@ -358,10 +358,10 @@ async def _replayed(
             name, why = missing[0]
             until = f"the tools of {name!r} could not be listed: {why}"
             return Replayed(same=True, commits=0, result=journal.folded.result, whole=False, until=until)
-        return await _compared(equipped, store, journal, legs, agents, above)
+        return await _replay_legs(equipped, store, journal, legs, agents, above)
 
 
-async def _compared(
+async def _replay_legs(
     agent: Agent,
     store: SessionStore,
     journal: StoredJournal,
@@ -381,7 +381,7 @@ async def _compared(
         elif result is None:
             result = leg.ended or flown
         if not checking.difference and checking.head < leg.last:
-            checking.difference = f"the replay ended after {how_many(checking.head, 'commit')} of {leg.last}"
+            checking.difference = f"the replay ended after {pluralize(checking.head, 'commit')} of {leg.last}"
         if checking.difference:
             difference = checking.difference
             break
@@ -417,7 +417,7 @@ async def _children(
         if name in known:
             with suppress(StoreError, ConfigurationError):  # lost, or never begun
                 one, limits = known[name]
-                found[session_id] = await _replayed(one, store, session_id, agents, (agent._plan, limits))  # noqa: SLF001
+                found[session_id] = await _replay_session(one, store, session_id, agents, (agent._plan, limits))  # noqa: SLF001
     return found
 
 
@@ -429,15 +429,15 @@ async def _fly(
     await checking.prepare()
     try:
         with unreal():
-            return await _flown(agent, leg, checking, above), checking
+            return await _run_leg(agent, leg, checking, above), checking
     finally:
         checking.dismiss()
 
 
-async def _flown(agent: Agent, leg: Leg, checking: _Checking, above: tuple[Plan, Any] | None) -> RunResult:
+async def _run_leg(agent: Agent, leg: Leg, checking: _Checking, above: tuple[Plan, Any] | None) -> RunResult:
     from glidepath.agent.agent import Agent
     from glidepath.agent.assemble import assemble
-    from glidepath.agent.conversation import begun, bounded_conversation
+    from glidepath.agent.conversation import carry_into_meter, prepare_conversation
     from glidepath.agent.prepare import RunRequest, open_run, watch_over
     from glidepath.agent.run_lifecycle import finish_run
 
@@ -451,9 +451,9 @@ async def _flown(agent: Agent, leg: Leg, checking: _Checking, above: tuple[Plan,
         return copyist
 
     async def answer(_values: Mapping[str, Any], context: ToolContext | None) -> ToolResult:
-        return await holder[0].answered("" if context is None else context.call_id)
+        return await holder[0].replay_result("" if context is None else context.call_id)
 
-    config = _recorded(agent.config, leg, checking, answer)
+    config = _make_replay_config(agent.config, leg, checking, answer)
     flier = Agent(config)
     if agent._behind:  # noqa: SLF001 - an agent's
         flier._behind = tuple(_answering(tool, answer, leg) for tool in agent._behind)  # noqa: SLF001
@@ -467,16 +467,16 @@ async def _flown(agent: Agent, leg: Leg, checking: _Checking, above: tuple[Plan,
     now = loop.time()
     if began.resumed:
         decided = began.decisions or None  # and a repair was accepted then
-        opened: Any = reopened(config, leg.session_id, decided, plan.tools, scribe=make, accept_repair=True)
+        opened: Any = reopen_session(config, leg.session_id, decided, plan.tools, scribe=make, accept_repair=True)
     else:
         parent = None if leg.opened is None else leg.opened.parent
         home = Session(leg.session_id, messages=[] if leg.before else leg.told[: began.first_new])
-        opened = claimed(config, home, parent=parent, scribe=make)
+        opened = claim_home_session(config, home, parent=parent, scribe=make)
     async with opened as opening:
         home = opening.home
         if leg.carried.session is not None:
             then = Snapshot(run_id=began.run_id, carried=leg.carried)
-            plan, meter, _ = bounded_conversation(plan, home, meter.parent, then)
+            plan, meter, _ = prepare_conversation(plan, home, meter.parent, then)
         if began.resumed and opening.snapshot is not None:
             restore_meter(meter, opening.snapshot)
             resumed = opening.resuming(opening.snapshot)
@@ -485,7 +485,7 @@ async def _flown(agent: Agent, leg: Leg, checking: _Checking, above: tuple[Plan,
                 asked, plan, home, meter, watch_over(plan, meter, now, inf), resumed=resumed, carried=leg.carried
             )
         else:
-            begun(meter, leg.carried)
+            carry_into_meter(meter, leg.carried)
             asked = RunRequest(tuple(leg.told[began.first_new :]), cancel=checking.token, given=Given(leg.per_run))
             watch = watch_over(plan, meter, now, inf)
             run = open_run(asked, plan, home, meter, watch, carried=leg.carried)
@@ -495,7 +495,7 @@ async def _flown(agent: Agent, leg: Leg, checking: _Checking, above: tuple[Plan,
         return await finish_run(lambda: (run, home), asked, opening=opening)
 
 
-def _recorded(config: LoopConfig, leg: Leg, checking: _Checking, answer: Runner) -> LoopConfig:
+def _make_replay_config(config: LoopConfig, leg: Leg, checking: _Checking, answer: Runner) -> LoopConfig:
     """The configuration with the recorded replies and results in place of models and tools."""
     return replace(
         config,

@@ -111,7 +111,7 @@ def check_decisions(
     found: dict[str, Decision] = {}
     for call_id, decision in decisions.items():
         if call_id in pending:
-            found[call_id] = _checked(call_id, decision)
+            found[call_id] = _check_decision(call_id, decision)
             if call_id not in redacted and not is_about(decision, pending[call_id]):
                 raise ConfigurationError(
                     f"decisions[{call_id!r:.100}]: this decision is about other arguments than those that wait; show "
@@ -135,7 +135,7 @@ def _was_obeyed(call_id: str, decision: object, obeyed: Mapping[str, Decision]) 
     then = obeyed.get(call_id)
     if then is None:
         return False
-    if _checked(call_id, decision).verdict != then.verdict:
+    if _check_decision(call_id, decision).verdict != then.verdict:
         raise ConfigurationError(
             f"decisions[{call_id!r:.100}]: this call was decided before ({then.kind}), and that was carried out; "
             "leave it out"
@@ -143,7 +143,7 @@ def _was_obeyed(call_id: str, decision: object, obeyed: Mapping[str, Decision]) 
     return True
 
 
-def _checked(call_id: object, decision: object) -> Decision:
+def _check_decision(call_id: object, decision: object) -> Decision:
     if not isinstance(decision, Decision) or decision.kind not in ("approve", "deny", "answer"):
         raise ConfigurationError(
             f"decisions[{call_id!r}] must be approve(), deny(reason) or answer(text), not {decision!r:.100}"

@@ -20,7 +20,7 @@ METERED = 4  # bytes of a token while a reply streams
 LONGEST = 8  # bytes of a token at most: a model that keeps to its own maximum is never cut
 
 
-def known_output(model: object) -> int:
+def output_limit_of(model: object) -> int:
     """The model's own maximum, or what is reserved when nobody knows it."""
     known = getattr(model, "max_output_tokens", None)
     return known if isinstance(known, int) and known > 0 else UNKNOWN_OUTPUT
@@ -38,14 +38,14 @@ def vendor_of(model: object) -> str | None:
     return vendor if isinstance(vendor, str) and vendor else None
 
 
-def routed(plan: Plan, config: LoopConfig) -> Plan:
+def add_fallback_route(plan: Plan, config: LoopConfig) -> Plan:
     """The plan with a route to its fallback models; unchanged when there are none."""
     if not config.fallback_models:
         return plan
-    return joined([plan, *[_with_model(plan, config, model) for model in config.fallback_models]])
+    return join_plans([plan, *[_with_model(plan, config, model) for model in config.fallback_models]])
 
 
-def priced(plan: Plan, config: LoopConfig) -> Plan:
+def add_prices(plan: Plan, config: LoopConfig) -> Plan:
     """The plan with a price for every model, for a budget that limits money; raises `ConfigurationError`."""
     plans = (plan,) if plan.route is None else plan.route.plans
     # A price of 0 must have been stated, which `find_price` knows.
@@ -54,10 +54,10 @@ def priced(plan: Plan, config: LoopConfig) -> Plan:
         return plan
     prices = [price or find_price(config, one.model, needed=True) for one, price in zip(plans, sure, strict=True)]
     known = [replace(one, price=price) for one, price in zip(plans, prices, strict=True)]
-    return known[0] if plan.route is None else joined(known)
+    return known[0] if plan.route is None else join_plans(known)
 
 
-def joined(plans: list[Plan]) -> Plan:
+def join_plans(plans: list[Plan]) -> Plan:
     """The first of these plans, on one route with the others."""
     route = Route()
     route.plans = tuple([replace(plan, route=route, position=place) for place, plan in enumerate(plans)])
@@ -79,7 +79,7 @@ def facts_of(model: Any, config: LoopConfig) -> dict[str, Any]:
 
 
 def _with_model(plan: Plan, config: LoopConfig, model: Model) -> Plan:
-    known = known_output(model)
+    known = output_limit_of(model)
     cap = plan.max_output_tokens
     if cap is not None and isinstance(getattr(model, "max_output_tokens", None), int):
         cap = min(cap, known)  # what the first model may write can be too much for this one

@@ -8,12 +8,12 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from glidepath._wire import encode, replace
-from glidepath.endings import salvaged
-from glidepath.errors import told
+from glidepath.endings import end_after_defect
+from glidepath.errors import describe_error
 from glidepath.events import ChildEnded, ChildStarted, RunEnded
 from glidepath.judge import last_validations
 from glidepath.ledger import Refusal
-from glidepath.loop import fly
+from glidepath.loop import run_loop
 from glidepath.outcome import AbandonedWork, AgentState, LoopOutcome, RunResult, StopCause
 from glidepath.run import Ending, Plan, Run, Signal
 from glidepath.run.inside import come_back, go_outside
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from glidepath.agent.durable import Opening
     from glidepath.agent.equipment import Fitted
     from glidepath.agent.prepare import RunRequest
-    from glidepath.patrol import Patrol
+    from glidepath.patrol import PeriodicChecks
 
 
 Begin: TypeAlias = Callable[[], tuple[Run, Session]]
@@ -55,7 +55,7 @@ async def finish_run(
         patrol = _patrol(run) if run.plan.clocked else None
         try:
             try:
-                ending = None if refusal is None else _refused(refusal)
+                ending = None if refusal is None else _make_refused_ending(refusal)
                 if opening is not None:
                     ending = opening.attend(run) or ending
                     opening = None
@@ -65,15 +65,15 @@ async def finish_run(
                 if cancel is not None:
                     cancel.subscribe(run.hear)
                 if ending is None:
-                    flight = fly(run, asked.prompt)
+                    flight = run_loop(run, asked.prompt)
                     del asked  # nor this
                     ending = await flight
             except BaseException as defect:  # its coroutine is being closed, or this is a forked child: await nothing
                 if isinstance(defect, GeneratorExit) or watch.is_forked():
                     raise
-                ending = await salvaged(run, defect)
+                ending = await end_after_defect(run, defect)
             # Inside the outer try: whatever goes wrong while concluding, timers and subscriptions are let go of.
-            result = await _concluded(run, home, ending, patrol)
+            result = await _conclude_run(run, home, ending, patrol)
         finally:
             if fitted is not None:
                 fitted.leave(run)
@@ -95,14 +95,14 @@ async def finish_run(
         come_back(before)
 
 
-def _patrol(run: Run) -> Patrol:
+def _patrol(run: Run) -> PeriodicChecks:
     """What asks the constraints that have their own clock."""
-    from glidepath.patrol import Patrol
+    from glidepath.patrol import PeriodicChecks
 
-    return Patrol(run)
+    return PeriodicChecks(run)
 
 
-async def _concluded(run: Run, home: Session, ending: Ending, patrol: Patrol | None) -> RunResult:
+async def _conclude_run(run: Run, home: Session, ending: Ending, patrol: PeriodicChecks | None) -> RunResult:
     """The result of a run that has landed, and its last event."""
     if run.watch.sentry is not None:
         await run.watch.sentry.close(run)
@@ -146,7 +146,7 @@ async def _dismiss(run: Run) -> bool:
     return farewell.cancelled
 
 
-def _refused(refusal: Refusal) -> Ending:
+def _make_refused_ending(refusal: Refusal) -> Ending:
     cause = StopCause(
         source=f"max_{refusal.resource}",
         action="graceful_exit",
@@ -169,7 +169,7 @@ def report_child(parent: Run, child: Run, key: str) -> None:
         return
     result: Any = child.result
     hear(parent, key, result.origins)
-    before = parent.work.known_child(result.run_id)
+    before = parent.work.find_child_result(result.run_id)
     parent.work.report(result)
     parent.spend.charge_child(child.plan.config.agent_name, child.spend.usage(), child.spend.money, before)
     parent.emit(
@@ -183,7 +183,7 @@ def report_child(parent: Run, child: Run, key: str) -> None:
     )
 
 
-def revived(plan: Plan, result: RunResult) -> RunResult:
+def revive_output(plan: Plan, result: RunResult) -> RunResult:
     """The result of a run that was done before: its output is a value of this agent's type again, or it has failed.
 
     It may come from a store, or from an agent whose type was another one.
@@ -196,7 +196,7 @@ def revived(plan: Plan, result: RunResult) -> RunResult:
     except OutputError as error:
         reason = f"the answer does not fit output_type: {error}"
     except Exception as error:  # a value of somebody else's type, which cannot be written
-        reason = f"the answer does not fit output_type: {told(error)}"
+        reason = f"the answer does not fit output_type: {describe_error(error)}"
     cause = StopCause(source="output_type", action="fail", reason=reason)
     return replace(result, state=AgentState.ERROR, outcome=LoopOutcome.FAILED, cause=cause, output=None, partial=True)
 

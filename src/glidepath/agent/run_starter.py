@@ -13,24 +13,31 @@ from glidepath.agent.assemble import assemble
 from glidepath.agent.config import LoopConfig
 from glidepath.agent.equipped import Equipped
 from glidepath.agent.limits import Budget, Limits, check_limits
-from glidepath.agent.per_run import as_messages, as_session, check_keywords, checked_per_run, continued, inherited
+from glidepath.agent.per_run import (
+    as_messages,
+    as_session,
+    check_keywords,
+    check_run_options,
+    inherit_options,
+    merge_earlier_options,
+)
 from glidepath.agent.prepare import RunRequest, new_id, prepare
-from glidepath.agent.run_lifecycle import Begin, announce_child, finish_run, report_child, revived
+from glidepath.agent.run_lifecycle import Begin, announce_child, finish_run, report_child, revive_output
 from glidepath.errors import ConfigurationError
 from glidepath.outcome import RunResult
-from glidepath.run import CancelToken, Place, Plan, Resumption, Run
+from glidepath.run import CallScope, CancelToken, Plan, Resumption, Run
 from glidepath.run.inside import Post, come_back, go_outside
-from glidepath.run.origins import place_here, tainted
+from glidepath.run.origins import mark_tainted, place_here
 from glidepath.sessions import Session
 from glidepath.tools import ToolContext
 
 if TYPE_CHECKING:
     from glidepath.agent.durable import Opening
-    from glidepath.agent.purse import Purse
+    from glidepath.agent.purse import WalletClient
     from glidepath.agent.resuming import Target
     from glidepath.run import Decision
     from glidepath.run.paused_children import PausedChild
-    from glidepath.sessions.scribe import Scribe
+    from glidepath.sessions.scribe import JournalRecorder
 
 _log = logging.getLogger("glidepath")
 
@@ -48,7 +55,7 @@ class RunStarter(Equipped):
         asked = RunRequest(prompt, options.get("session"), options.get("cancel"))
         if again:  # its limits are not one run's own: those it was started with are kept unless there are others now
             asked.limits, options = options.get("limits"), {**options, "limits": None}
-        asked.given = checked_per_run(self.config.tools, options, more_tools=self._outfit is not None)
+        asked.given = check_run_options(self.config.tools, options, more_tools=self._outfit is not None)
         return asked
 
     def _fly(self, asked: RunRequest) -> Coroutine[Any, Any, RunResult]:
@@ -56,22 +63,22 @@ class RunStarter(Equipped):
             return self._with_sources(asked.cancel, lambda agent: agent._fly(asked))  # noqa: SLF001 - nearly itself
         if asked.budget is None and self.config.store is None:  # nearly always
             return finish_run(partial(self._begin, asked), asked, fitted=self._fitted)
-        return self._fly_kept(asked)
+        return self._run_stored(asked)
 
     def _begin(self, asked: RunRequest, home: Session | None = None) -> tuple[Run, Session]:
         """A root, ready to start, and its session."""
         home = home or self._home_of(asked)
         return prepare(asked, self._plan, home, began=self._began), home
 
-    async def _fly_kept(self, asked: RunRequest) -> RunResult:
+    async def _run_stored(self, asked: RunRequest) -> RunResult:
         """A run that a store keeps, or that spends from a budget."""
         home, purse, opening, scribe = self._home_of(asked), _purse_for(asked), None, None
         before = go_outside()
         try:
             if self.config.store is not None:
-                from glidepath.agent.durable import claimed
+                from glidepath.agent.durable import claim_home_session
 
-                opening = await claimed(self.config, home).enter()
+                opening = await claim_home_session(self.config, home).enter()
                 scribe = opening.scribe
             flight = finish_run(partial(self._begin, asked, home), asked, opening=opening, fitted=self._fitted)
             del opening  # what the journal said would stay until the run ends, in each of a thousand
@@ -117,26 +124,26 @@ class RunStarter(Equipped):
             found = find(target)
             if isinstance(found, RunResult):
                 nothing_to_decide(decisions)
-                return revived(self._plan, found)
-            snapshot, asked.given = continued(found[0], asked.given, asked.limits)
+                return revive_output(self._plan, found)
+            snapshot, asked.given = merge_earlier_options(found[0], asked.given, asked.limits)
             resumed = Resumption(snapshot, check_decisions(decisions, snapshot))
-            return await self._as_given(asked.given)._carry_on(asked, found[1], resumed)  # noqa: SLF001 - nearly itself
+            return await self._apply_run_options(asked.given)._carry_on(asked, found[1], resumed)  # noqa: SLF001 - nearly itself
         # The run as the store has it: a result or session that was passed only names it.
-        from glidepath.agent.durable import reopened, session_of
+        from glidepath.agent.durable import reopen_session, session_of
 
         wanted = run_of(target)
-        reopen = partial(reopened, self.config, session_of(target), decisions, self._plan.tools)
+        reopen = partial(reopen_session, self.config, session_of(target), decisions, self._plan.tools)
         async with reopen(run_id=wanted, accept_repair=accept_repair) as opening:
             home = opening.home
             if isinstance(target, Session):
                 home.limits = target.limits
             if opening.result is not None:
-                return revived(self._plan, opening.result)
+                return revive_output(self._plan, opening.result)
             if opening.snapshot is None:
                 run = prepare(asked, self._plan, home, began=self._began)
                 return await finish_run(lambda: (run, home), asked, opening=opening, fitted=self._fitted)
-            snapshot, asked.given = continued(opening.snapshot, asked.given, asked.limits)
-            agent, resumed = self._as_given(asked.given), opening.resuming(snapshot)
+            snapshot, asked.given = merge_earlier_options(opening.snapshot, asked.given, asked.limits)
+            agent, resumed = self._apply_run_options(asked.given), opening.resuming(snapshot)
             return await agent._carry_on(asked, home, resumed, opening)  # noqa: SLF001 - nearly itself
 
     async def _carry_on(
@@ -166,7 +173,7 @@ class RunStarter(Equipped):
             if purse is not None:
                 await purse.close()
 
-    def _home_inside(self, place: Place, session: object, cancel: object) -> Session | None:
+    def _home_inside(self, place: CallScope, session: object, cancel: object) -> Session | None:
         """The session of a child that is kept by itself; None for one beside its parent's."""
         _check_cancel(cancel)
         above = place.run  # None when another thread has closed the place meanwhile
@@ -206,35 +213,35 @@ class RunStarter(Equipped):
         """
         if self._outfit is not None:
             return await self._with_sources(asked.cancel, lambda agent: agent.fly_below(asked, parent, place, post))
-        asked.prompt = tainted(parent, as_messages(asked.prompt, self.config))
+        asked.prompt = mark_tainted(parent, as_messages(asked.prompt, self.config))
         if asked.limits is None:
             plan = self._heir(parent.plan)
         else:
             check_limits(asked.limits)
             plan = self._plan_under(parent.plan, replace(self.config, limits=asked.limits))
-        asked.given = inherited(parent, plan, asked.given)
+        asked.given = inherit_options(parent, plan, asked.given)
         home: Any = asked.session
-        fly = partial(self._flown_below, asked, plan, parent, post or _at_once)
+        fly = partial(self._run_child, asked, plan, parent, post or _at_once)
         journal = parent.journal if post is None else None
         beside, kept = home is None and journal is not None, home is not None and self.config.store is not None
         if not beside and not kept:
             if paused is not None:
                 return await _continue_child(fly, parent, place, paused)
             return await fly(home or Session(new_id("session", asyncio.get_running_loop())))
-        from glidepath.agent.adopting import adopted
-        from glidepath.agent.durable import claimed
+        from glidepath.agent.adopting import open_child_session
+        from glidepath.agent.durable import claim_home_session
 
         if beside:
-            async with adopted(self.config, parent, place, plan, paused) as opening:
+            async with open_child_session(self.config, parent, place, plan, paused) as opening:
                 return opening.result or await fly(opening.home, opening)
         known = journal is not None and journal.store is self.config.store
         if known:
-            await journal.spawned(place.rpartition(".")[0], home.id, plan.config.agent_name)  # type: ignore[union-attr]
-        async with claimed(self.config, home) as opening:
-            opening.above = cast("Scribe", journal) if known else None
+            await journal.record_child(place.rpartition(".")[0], home.id, plan.config.agent_name)  # type: ignore[union-attr]
+        async with claim_home_session(self.config, home) as opening:
+            opening.above = cast("JournalRecorder", journal) if known else None
             return await fly(opening.home, opening)
 
-    async def _flown_below(
+    async def _run_child(
         self,
         asked: RunRequest,
         plan: Plan,
@@ -310,12 +317,12 @@ async def _continue_child(
     fly: Callable[..., Coroutine[Any, Any, RunResult]], parent: Run, place: str, paused: PausedChild
 ) -> RunResult:
     """Continue a child that no store keeps: its parent's result has it, with all it needs."""
-    from glidepath.agent.adopting import lost_child
+    from glidepath.agent.adopting import mark_child_lost
     from glidepath.agent.resuming import check_decisions, find
 
-    child = parent.work.known_child(paused.run_id)
+    child = parent.work.find_child_result(paused.run_id)
     if child is None or child.snapshot is None:
-        raise lost_child(parent, place)
+        raise mark_child_lost(parent, place)
     found = find(child)
     if isinstance(found, RunResult) or not paused.decisions:
         return child
@@ -328,14 +335,14 @@ def _check_cancel(cancel: object) -> None:
         raise ConfigurationError(f"cancel must be a CancelToken, not {type(cancel).__name__}")
 
 
-def _purse_for(asked: RunRequest) -> Purse | None:
+def _purse_for(asked: RunRequest) -> WalletClient | None:
     """For a run that spends from a budget in a store: spent from instead of the budget, and closed in the end."""
     budget = asked.budget
     if not isinstance(budget, Budget) or not budget.line:
         return None
-    from glidepath.agent.purse import Purse
+    from glidepath.agent.purse import WalletClient
 
-    asked.budget = purse = Purse(budget.store, budget.line, budget.meter)
+    asked.budget = purse = WalletClient(budget.store, budget.line, budget.meter)
     return purse
 
 

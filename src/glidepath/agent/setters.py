@@ -13,7 +13,7 @@ from glidepath.agent.config import LoopConfig
 from glidepath.agent.limits import Limits
 from glidepath.errors import BuilderError
 from glidepath.guards import GuardrailsConfig
-from glidepath.setting import Setting, declared, sentence
+from glidepath.setting import Setting, sentence, settings_of
 
 _PARTS: dict[type[Any], str] = {LoopConfig: "", Limits: "limits", GuardrailsConfig: "guardrails"}
 
@@ -63,7 +63,7 @@ def _method(name: str, one: Setting, part: str) -> Callable[..., Any]:
 
 def _methods() -> Iterator[tuple[str, Callable[..., Any]]]:
     for owner, part in _PARTS.items():
-        for name, one in declared(owner).items():
+        for name, one in settings_of(owner).items():
             made = _method(name, one, part)
             made.__name__, made.__qualname__, made.__doc__ = name, f"Setters.{name}", sentence(one)
             kind = Decimal | str | float if one.kind == "fraction" else owner.__annotations__[name]

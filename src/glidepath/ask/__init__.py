@@ -9,14 +9,14 @@ from math import inf
 from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
 
 from glidepath._wire import Record
-from glidepath.ask.attempt import Attempt, Reply, broken, pump, wait_for_consumer
-from glidepath.ask.booking import FILL, Booking, book, fit, overfull, reshape, shape_view
-from glidepath.ask.fallback import admit, answered, come_home, let_go, short, take_over
+from glidepath.ask.attempt import Attempt, Reply, classify_broken_stream, pump, wait_for_consumer
+from glidepath.ask.booking import FILL, Booking, book, overfull, reshape, shape_view, wait_or_shrink
+from glidepath.ask.fallback import admit, come_home, let_go, record_recovery, short, take_over
 from glidepath.ask.gates import offer, request_for
 from glidepath.ask.pictures import shed_pictures
 from glidepath.ask.settlement import settle
-from glidepath.ask.view import recovered, transformed
-from glidepath.errors import ContextOverflowError, ModelError, RejectedError, TransientError, shown
+from glidepath.ask.view import recover_from_overflow, transform_view
+from glidepath.errors import ContextOverflowError, ModelError, RejectedError, TransientError, short_repr
 from glidepath.events import (
     AttemptDiscarded,
     BudgetReserved,
@@ -28,11 +28,11 @@ from glidepath.events import (
 from glidepath.ledger import Refusal
 from glidepath.messages import Message, StopReason, Usage
 from glidepath.outcome import AgentState
-from glidepath.plurals import how_many
+from glidepath.plurals import pluralize
 from glidepath.resilience import MARK_EVERY, BreakerState, asks_too_long, by_chance, retry_delay
 from glidepath.run import HIGH_WATER, HookFault, Stopped, Touchdown, interruptible, interruptible_within, report
 from glidepath.run.error_log import log_error
-from glidepath.run.hooks import contained
+from glidepath.run.hooks import check_survivable
 from glidepath.spi import ModelRequest, ToolSpec
 
 if TYPE_CHECKING:
@@ -64,19 +64,19 @@ async def ask(run: Run, *, landing: LandingBooking | None = None) -> Reply:
                     await written
                 plan = run.plan  # another one when a fallback has taken over
                 request, attempt = call.begin(booking, view), Attempt()
-                if watch.halted():  # an observer of this attempt may have stopped the run
-                    call.unsent(attempt, booking, view)
+                if watch.is_halted():  # an observer of this attempt may have stopped the run
+                    call.abandon_unsent(attempt, booking, view)
                 try:
                     await interruptible(pump(run, plan.model, request, attempt, booking), watch)
                 except BaseException as error:
-                    call.broken(attempt, error)
+                    call.note_broken_stream(attempt, error)
                 finally:
                     call.settle(attempt, booking, view)
                 recovering = call.error is not None
                 if not recovering and (plan.config.max_output_tokens_recovery is None or not call.escalate(attempt)):
                     if plan.health.alert:
                         call.probing = False
-                        answered(run)
+                        record_recovery(run)
                     return attempt.reply(run, call.usage)
             except ModelError as error:
                 recovering = False
@@ -189,12 +189,12 @@ class _Call(Record, eq=False):
         """The booking and the view of an attempt."""
         run = self.run
         if run.watch.sentry is not None:
-            await run.watch.sentry.cleared(run)
+            await run.watch.sentry.wait_until_clear(run)
         if self.landing is None:
-            return await self._booked()
+            return await self._book_view()
         booking, view = self.landing(run, self.cap, self.error)
         if run.hooks.context_transform:
-            view = await self._transformed_within(booking, view, sum(map(run.plan.size_of, view)))
+            view = await self._transform_within(booking, view, sum(map(run.plan.size_of, view)))
         return booking, view
 
     def begin(self, booking: Booking, view: Sequence[Message]) -> ModelRequest:
@@ -218,39 +218,39 @@ class _Call(Record, eq=False):
             emit(StreamStarted, plan.model_name, self.number, self.landing is not None)
         return request  # type: ignore[no-any-return]
 
-    def unsent(self, attempt: Attempt, booking: Booking, view: Sequence[Message]) -> NoReturn:
+    def abandon_unsent(self, attempt: Attempt, booking: Booking, view: Sequence[Message]) -> NoReturn:
         """The run is being stopped, and the request has not gone out: it costs nothing."""
         run = self.run
         self.error = TransientError("the request was not sent: the run is being stopped")
         self.settle(attempt, booking, view)
-        raise run.interrupted()
+        raise run.make_interrupt()
 
-    async def _booked(self) -> tuple[Booking, Sequence[Message]]:
+    async def _book_view(self) -> tuple[Booking, Sequence[Message]]:
         """Reserve for the view as the plugins want it, which may be larger than the transcript."""
         run, transcript = self.run, self.run.transcript
         source, size = transcript.view, transcript.view_tokens
         view, tokens = source, size
         if run.hooks.context_transform:
-            view, tokens = await transformed(run, source, size)
+            view, tokens = await transform_view(run, source, size)
         count = await self._count(view) if run.plan.counter is not None and run.meter.limited else None
         more, turns = tokens - size, 0 if self.number else 1
         count = max(1, transcript.input_tokens() + more) if count is None else count
         booking = book(run, self.cap, turns, count)
         if isinstance(booking, Refusal):  # wait, or make the call smaller
-            booking = await fit(run, booking, self.cap, turns, count)
+            booking = await wait_or_shrink(run, booking, self.cap, turns, count)
         if not run.hooks.context_transform:
             return booking, transcript.view  # the booking may have compacted it
         if transcript.view is not source:  # it had to be compacted to fit: they have not seen this one
-            return booking, await self._transformed_within(booking, transcript.view, transcript.view_tokens)
+            return booking, await self._transform_within(booking, transcript.view, transcript.view_tokens)
         if booking.input >= count:
             booking.estimate += more
             return booking, view
         return booking, self._within(booking, source, view, more, count - booking.input)
 
-    async def _transformed_within(self, booking: Booking, source: Sequence[Message], tokens: int) -> Sequence[Message]:
+    async def _transform_within(self, booking: Booking, source: Sequence[Message], tokens: int) -> Sequence[Message]:
         """The view as the plugins want it, if what is reserved or can be added pays for it; else as it is."""
         try:
-            view, size = await transformed(self.run, source, tokens)
+            view, size = await transform_view(self.run, source, tokens)
         except BaseException:
             booking.reservation.cancel()
             raise
@@ -262,7 +262,7 @@ class _Call(Record, eq=False):
         """The plugins' view, which is `more` tokens larger, when `short` more can be paid for; else the source."""
         if short > 0 and not booking.add_input(short):
             run = self.run
-            fault = HookFault(f"its view takes {how_many(short, 'token')} more than the budget allows")
+            fault = HookFault(f"its view takes {pluralize(short, 'token')} more than the budget allows")
             for name, _ in run.hooks.context_transform:
                 report(run, "context_transform", name, fault, "skipped")
             return source
@@ -279,16 +279,16 @@ class _Call(Record, eq=False):
             if hasattr(tokens, "__await__"):
                 tokens = await interruptible_within(tokens, run.watch, run.plan.config.first_chunk_timeout)
         except BaseException as error:
-            contained(run, error)
+            check_survivable(run, error)
             if not isinstance(error, Stopped | ModelError):
                 log_error(run, f"count_tokens of {run.plan.model_name}", error, "our own estimate is used")
             return None
         return tokens if type(tokens) is int and tokens >= 0 else None
 
-    def broken(self, attempt: Attempt, error: BaseException) -> None:
+    def note_broken_stream(self, attempt: Attempt, error: BaseException) -> None:
         """The stream did not end by itself: its error is noted, or raised when it ends the run."""
         try:
-            self.error = broken(self.run, attempt, error)
+            self.error = classify_broken_stream(self.run, attempt, error)
         except Touchdown:
             self._keep(attempt)
             raise
@@ -348,7 +348,7 @@ class _Call(Record, eq=False):
                 return None
             larger = ladder.next_cap(cap, self.escalations)
             if larger is not None and type(larger) is not int:
-                raise TypeError(f"next_cap returned {shown(larger, 80)}, not a whole number")
+                raise TypeError(f"next_cap returned {short_repr(larger, 80)}, not a whole number")
         except KeyboardInterrupt:
             raise
         except BaseException as error:
@@ -373,7 +373,7 @@ class _Call(Record, eq=False):
         if error is None or self.overflowed or self.landing is not None:
             raise error or ModelError("the context window overflowed")
         self.overflowed = True
-        if not await recovered(run) and not await reshape(run, int(run.transcript.view_tokens * FILL)):
+        if not await recover_from_overflow(run) and not await reshape(run, int(run.transcript.view_tokens * FILL)):
             raise error
 
     def _without_pictures(self) -> bool:
@@ -388,7 +388,7 @@ class _Call(Record, eq=False):
             return
         run.emit(AttemptDiscarded, self.number, short(error, _SHOWN))
         if run.watch.interrupt is not None:
-            raise run.interrupted()
+            raise run.make_interrupt()
         # Providers reject a request with too many pictures in many ways: before giving up, try once without them.
         if isinstance(error, RejectedError) and self._without_pictures():
             return
@@ -412,7 +412,7 @@ class _Call(Record, eq=False):
         except asyncio.CancelledError:
             if run.watch.interrupt is None:  # our own future was cancelled by somebody: as good as a fault
                 raise TransientError("the wait before a retry was cancelled") from None
-            raise run.interrupted() from None
+            raise run.make_interrupt() from None
         run.turn.enter(AgentState.RUNNING)
         if run.plan.health.state is not BreakerState.CLOSED:  # others have found out meanwhile
             raise error

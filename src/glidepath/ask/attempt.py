@@ -16,7 +16,7 @@ from glidepath import _wire
 from glidepath._wire import Record, field
 from glidepath.ask.booking import BYTES_PER_TOKEN
 from glidepath.ask.closing import LAST_WORDS, finish
-from glidepath.errors import EmptyResponseError, ModelError, TransientError, told
+from glidepath.errors import EmptyResponseError, ModelError, TransientError, describe_error
 from glidepath.events import StreamChunk
 from glidepath.messages import (
     AssistantBlock,
@@ -33,12 +33,12 @@ from glidepath.messages import (
     ToolCallDelta,
     Two,
     Usage,
-    packed,
+    pack_blocks,
 )
 from glidepath.resilience import is_mistake
 from glidepath.run import HIGH_WATER, LetGo, Stopped, Why
 from glidepath.run.error_log import log_error
-from glidepath.run.hooks import contained
+from glidepath.run.hooks import check_survivable
 from glidepath.tools.density import MESSAGE_TOKENS, dense_tokens, opaque_tokens, text_tokens
 from glidepath.tools.text import clean, split_half
 
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from glidepath.ask.booking import Booking
     from glidepath.messages import Delta
     from glidepath.run import Run
-    from glidepath.run.voice import Voice
+    from glidepath.run.voice import EventEmitter
     from glidepath.spi import Model, ModelRequest
 
 _log = logging.getLogger("glidepath")
@@ -162,7 +162,7 @@ class Attempt(Record, gc=False):
             if min(lengths) < LEAST:
                 self.size += sum([LEAST - length for length in lengths if length < LEAST])
 
-    def metered(self) -> int:
+    def count_output(self) -> int:
         """Our own count of its output tokens: one for each piece at least."""
         self.weigh()
         return -(-(self.size + self.surplus) // BYTES_PER_TOKEN) + CALL_TOKENS * len(self.calls)
@@ -229,12 +229,12 @@ class Attempt(Record, gc=False):
             size += more
         if self.thinking or self.reasoning:
             blocks, more = self._thoughts()
-            kept = packed((*blocks, TextBlock(text), *calls) if text else (*blocks, *calls))
+            kept = pack_blocks((*blocks, TextBlock(text), *calls) if text else (*blocks, *calls))
             size += more
         elif text and len(calls) == 1:  # most replies
             kept = Two(TextBlock(text), calls[0])
         else:
-            kept = packed((TextBlock(text), *calls) if text else calls)
+            kept = pack_blocks((TextBlock(text), *calls) if text else calls)
         stop = WORKING.get(end.stop_reason) if end is not None and end.stop_reason.__class__ is str else None
         if stop is None or self.cut:
             stop = self.stop_reason()
@@ -266,7 +266,7 @@ class Attempt(Record, gc=False):
                 seen[fresh] = None
                 made.append(_tool_call(fresh, name, arguments))
         except (AttributeError, TypeError) as error:
-            raise ModelError(f"the model streamed a malformed tool call: {told(error)}") from error
+            raise ModelError(f"the model streamed a malformed tool call: {describe_error(error)}") from error
         return tuple(made), size
 
     def _thoughts(self) -> tuple[Sequence[AssistantBlock], int]:
@@ -313,7 +313,7 @@ async def pump(run: Run, model: Model, request: ModelRequest, attempt: Attempt, 
     run.watch.listen(attempt, plan.patience, run)
     stream: Any = model.stream(request)
     if plan.config.thinking_tags or (stream.__class__ is not AsyncGeneratorType and not hasattr(stream, "__aiter__")):
-        stream = await _opened(run, stream)
+        stream = await _open_stream(run, stream)
         if attempt.dead:
             return
         run.watch.listen(attempt, plan.patience, run)
@@ -365,7 +365,7 @@ async def pump(run: Run, model: Model, request: ModelRequest, attempt: Attempt, 
         attempt.complain()
 
 
-def _say(voice: Voice, attempt: Attempt, *, last: bool = False) -> None:
+def _say(voice: EventEmitter, attempt: Attempt, *, last: bool = False) -> None:
     """Make events of the text that has come since the last time, for the listeners."""
     told, parts = attempt.told, attempt.parts
     attempt.told = count = len(parts)
@@ -390,16 +390,16 @@ def _whole(attempt: Attempt, texts: list[str], *, last: bool = False) -> list[st
     return said
 
 
-async def _opened(run: Run, stream: Any) -> Any:
+async def _open_stream(run: Run, stream: Any) -> Any:
     """A stream that must be awaited first, or filtered."""
     if not hasattr(stream, "__aiter__"):
         run.watch.scope(run.plan.config.connect_timeout)
         stream = await stream
     if not run.plan.config.thinking_tags:
         return stream
-    from glidepath.ask.thinking import untagged  # a setting that few need
+    from glidepath.ask.thinking import split_thinking_tags  # a setting that few need
 
-    return untagged(stream)
+    return split_thinking_tags(stream)
 
 
 async def _weigh(run: Run, attempt: Attempt, booking: Booking) -> tuple[int, int]:
@@ -416,7 +416,7 @@ async def _weigh(run: Run, attempt: Attempt, booking: Booking) -> tuple[int, int
     if booking.cap is not None:
         weight -= attempt.opaque // 2
         attempt.capped = weight > booking.cap * FAR_BEYOND
-    if not attempt.capped and weight > booking.size and not await _grown(run, booking, weight):
+    if not attempt.capped and weight > booking.size and not await _grow_reservation(run, booking, weight):
         attempt.cut = attempt.odd = True
         return size, size
     if attempt.capped or (booking.cap is None and size > run.plan.reply_bytes):
@@ -434,7 +434,7 @@ async def _weigh(run: Run, attempt: Attempt, booking: Booking) -> tuple[int, int
     return size, size + max(LEAST, min((booking.size - weight) // WIDEST, BREATH))
 
 
-async def _grown(run: Run, booking: Booking, size: int) -> bool:
+async def _grow_reservation(run: Run, booking: Booking, size: int) -> bool:
     """Reserve more for a reply that outgrows its reservation; False when there is no more."""
     if not booking.grow(size):
         source, more = run.meter.tree.source, booking.slice()
@@ -444,7 +444,7 @@ async def _grown(run: Run, booking: Booking, size: int) -> bool:
         if not booking.grow(size):
             return False
     # On disk before it can be spent: after a crash the written worst case is what is charged.
-    return run.journal is None or await run.journal.grown(booking)
+    return run.journal is None or await run.journal.record_growth(booking)
 
 
 def _bytes(text: str) -> int:
@@ -533,7 +533,9 @@ def _reasoning(delta: ReasoningDelta) -> ReasoningBlock:
     return ReasoningBlock(*map(clean, parts))
 
 
-def broken(run: Run, attempt: Attempt, error: BaseException, what: str = "the model's stream") -> ModelError | None:
+def classify_broken_stream(
+    run: Run, attempt: Attempt, error: BaseException, what: str = "the model's stream"
+) -> ModelError | None:
     """What it means that a stream did not end by itself: an error, or None when it is a reply anyway.
 
     Raises what ends the run.
@@ -541,18 +543,18 @@ def broken(run: Run, attempt: Attempt, error: BaseException, what: str = "the mo
     if isinstance(error, ModelError):
         return error
     if isinstance(error, LetGo | asyncio.CancelledError):  # the run, or a time limit, has stopped it
-        error = run.watch.stopped(error)
+        error = run.watch.explain_stop(error)
         attempt.let_go()
         if error.let_go:
             run.work.abandon("", run.plan.model_name, "stream", f"{what} did not stop after {error.why.value}")
-    contained(run, error)
+    check_survivable(run, error)
     if attempt.end is not None or attempt.cut:  # complete, or cut by us: what goes wrong now cannot take it back
         return None if attempt.cut else attempt.fault()
     if isinstance(error, Stopped):
         why = "it cancelled itself" if error.why is Why.UNINVITED else "no delta in time"
         return TransientError(f"the stream stalled: {why}")
     log_error(run, f"model {run.plan.model_name!r}", error)
-    failed = ModelError(told(error)) if is_mistake(error) else TransientError(told(error))
+    failed = ModelError(describe_error(error)) if is_mistake(error) else TransientError(describe_error(error))
     failed.__cause__ = error
     return failed
 
@@ -563,4 +565,4 @@ async def wait_for_consumer(run: Run) -> None:
     try:
         await run.watch.wait(room)
     except asyncio.CancelledError:
-        raise run.interrupted() from None
+        raise run.make_interrupt() from None

@@ -14,9 +14,9 @@ from glidepath.ask.view import COMPACTED, own_items
 from glidepath.events import ContextShaped
 from glidepath.ledger import Amount, Meter, Price, Refusal, Reservation, Waiting, dollars
 from glidepath.outcome import AgentState, StopCause
-from glidepath.quantities import limit_called
+from glidepath.quantities import name_limit
 from glidepath.run import Touchdown, Verdict
-from glidepath.run.inside import came_round
+from glidepath.run.inside import wait_for_budget
 from glidepath.run.prefix import broke_prefix
 from glidepath.waiting import in_turn
 
@@ -91,7 +91,7 @@ class Booking(Record, gc=False):
         return rest if rest > LARGEST_PIECE and self._extend(rest) else 0
 
 
-def booked(run: Run, reservation: Reservation, input_tokens: int, output: int, cap: int | None) -> Booking:
+def make_booking(run: Run, reservation: Reservation, input_tokens: int, output: int, cap: int | None) -> Booking:
     """The booking that goes with a reservation of a run."""
     plan = run.plan
     estimate = plan.fixed_tokens + run.transcript.view_tokens
@@ -149,7 +149,7 @@ async def admit_to_budget(run: Run) -> None:
             # Not even with all that others will give back. A smaller start helps against all but turns.
             smaller = None if got.resource == "turns" else next(ways, None)
             if smaller is None:
-                raise Touchdown(_refused(run, got))
+                raise Touchdown(_make_refusal_verdict(run, got))
             landing, first = smaller
             if waiting is not None:
                 waiting.claim = landing + first
@@ -212,18 +212,18 @@ async def _in_turn(
     async def pause(waiting: Waiting) -> None:
         # A loop that is closed under the runs on it rings no bell: where there are others, look now and then.
         look = watch.time() + LOOK_AGAIN if meter.tree.is_spread(waiting.loop) else inf
-        if not await came_round(watch, waiting.turn, min(until, look)):
-            raise Touchdown(_blocked(run))
+        if not await wait_for_budget(watch, waiting.turn, min(until, look)):
+            raise Touchdown(_make_blocked_verdict(run))
         if watch.time() >= until:
-            raise Touchdown(_waited_too_long(run))
+            raise Touchdown(_make_start_timeout_verdict(run))
 
     try:
         around = runs_around(run)
         return await in_turn(meter, try_in_time, pause, waiting=waiting, claim=claim, around=around)
     except asyncio.CancelledError:
         if watch.interrupt is None and watch.scope_hit:  # inside a draw
-            raise Touchdown(_waited_too_long(run)) from None
-        raise run.interrupted() from None
+            raise Touchdown(_make_start_timeout_verdict(run)) from None
+        raise run.make_interrupt() from None
     finally:
         if until < inf:
             watch.calm()
@@ -249,12 +249,12 @@ def book(run: Run, cap: int | None, turns: int, count: int) -> Booking | Refusal
     return open_booking(got, count, want, cap, plan.price, estimate)
 
 
-async def fit(run: Run, refusal: Refusal, cap: int | None, turns: int, input_tokens: int) -> Booking:
+async def wait_or_shrink(run: Run, refusal: Refusal, cap: int | None, turns: int, input_tokens: int) -> Booking:
     """Wait in the queue of the tree; at its head, take the whole call, or a smaller one, or give up and land."""
     want = run.plan.first_output_tokens if cap is None else cap
     # Turns are never given back: waiting cannot help.
     if refusal.resource == "turns":
-        raise Touchdown(_refused(run, refusal))
+        raise Touchdown(_make_refusal_verdict(run, refusal))
     meter, compacted, around = run.meter, False, runs_around(run)
 
     async def take(_: object) -> Booking | None:
@@ -270,7 +270,7 @@ async def fit(run: Run, refusal: Refusal, cap: int | None, turns: int, input_tok
                 break
             # Not even the least output would ever fit: a shorter prompt may make room, once.
             if compacted:
-                raise Touchdown(_refused(run, meter.lacks(least, run.spend.first_call) or refusal))
+                raise Touchdown(_make_refusal_verdict(run, meter.lacks(least, run.spend.first_call) or refusal))
             compacted = True
             room = meter.room_for(run.spend.first_call, now=False, ahead=True, around=around)
             input_tokens = _squeeze(run, input_tokens, room)
@@ -282,9 +282,9 @@ async def fit(run: Run, refusal: Refusal, cap: int | None, turns: int, input_tok
             run.spend.trade_first_call()
             # The provider counts otherwise: the cap leaves room for that within what is reserved.
             lowered = cap if output == want else max(1, int(output / MARGIN))
-            return booked(run, got, input_tokens, output, lowered)
+            return make_booking(run, got, input_tokens, output, lowered)
         if got.resource == "turns":
-            raise Touchdown(_refused(run, got))
+            raise Touchdown(_make_refusal_verdict(run, got))
         return None
 
     return await _in_turn(run, take, meter.enqueue(around=around))
@@ -356,9 +356,9 @@ def source(run: Run) -> tuple[Sequence[Message], Sequence[int], Sequence[int]]:
 async def reshape(run: Run, budget: int) -> bool:
     """Give the model a view of at most `budget` tokens; False when that made nothing smaller."""
     if run.plan.strategy.name == "summarize":
-        from glidepath.ask.summary import summarized
+        from glidepath.ask.summary import summarize_view
 
-        if await summarized(run, budget):
+        if await summarize_view(run, budget):
             return True
     return shape_view(run, budget)
 
@@ -382,7 +382,7 @@ def shape_view(run: Run, budget: int, name: str = "compact") -> bool:
     return True
 
 
-def _refused(run: Run, refusal: Refusal) -> Verdict:
+def _make_refusal_verdict(run: Run, refusal: Refusal) -> Verdict:
     turns = refusal.resource == "turns"
     kept_elsewhere = run.meter.tree.source
     if kept_elsewhere is not None and kept_elsewhere.refused is not None and not turns:
@@ -397,13 +397,13 @@ def _refused(run: Run, refusal: Refusal) -> Verdict:
         cause=StopCause(
             source=source,
             action="graceful_exit",
-            reason=f"the next call would exceed the {limit_called(refusal.resource)}",
+            reason=f"the next call would exceed the {name_limit(refusal.resource)}",
             metrics={"limit": limit, "used": used},
         ),
     )
 
 
-def _waited_too_long(run: Run) -> Verdict:
+def _make_start_timeout_verdict(run: Run) -> Verdict:
     """It has not started within `start_timeout`."""
     reason = (
         f"the run waited {run.plan.config.start_timeout:g} s (start_timeout) for what other runs keep of the budget, "
@@ -413,7 +413,7 @@ def _waited_too_long(run: Run) -> Verdict:
     return Verdict(state=AgentState.BUDGET_EXCEEDED, cause=cause)
 
 
-def _blocked(run: Run) -> Verdict:
+def _make_blocked_verdict(run: Run) -> Verdict:
     """It waits for a reservation on a loop that is blocked by this run: end with a result anyway."""
     lineage = run.meter.lineage
     money = all(node.caps.tokens is None for node in lineage)

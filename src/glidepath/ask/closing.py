@@ -25,9 +25,9 @@ async def finish(run: Run, stream: AsyncIterator[Delta], attempt: Attempt) -> No
     watch = run.watch
     until = watch.time() + LAST_WORDS
     complete = attempt.end is not None and not attempt.cut and not attempt.capped
-    if complete and await _in_time(run, attempt, _exhausted(stream), LAST_WORDS):
+    if complete and await _in_time(run, attempt, _drain_stream(stream), LAST_WORDS):
         return
-    await _in_time(run, attempt, _closed(stream), max(LEAST, until - watch.time()))
+    await _in_time(run, attempt, _close_stream(stream), max(LEAST, until - watch.time()))
 
 
 async def _in_time(run: Run, attempt: Attempt, work: Coroutine[Any, Any, bool], seconds: float) -> bool:
@@ -49,7 +49,7 @@ async def _in_time(run: Run, attempt: Attempt, work: Coroutine[Any, Any, bool], 
         return False
 
 
-async def _exhausted(stream: AsyncIterator[Delta]) -> bool:
+async def _drain_stream(stream: AsyncIterator[Delta]) -> bool:
     """Read on to the end, dropping what comes; whether it came."""
     left = MOST_AFTER_END
     async for _ in stream:
@@ -60,7 +60,7 @@ async def _exhausted(stream: AsyncIterator[Delta]) -> bool:
     return True
 
 
-async def _closed(stream: AsyncIterator[Delta]) -> bool:
+async def _close_stream(stream: AsyncIterator[Delta]) -> bool:
     close = getattr(stream, "aclose", None)
     if close is not None:
         await close()

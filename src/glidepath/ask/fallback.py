@@ -20,10 +20,10 @@ from glidepath.errors import (
     RateLimitedError,
     RefusedError,
     TransientError,
-    told,
+    describe_error,
 )
 from glidepath.events import BreakerChanged, ModelSwitched
-from glidepath.plurals import how_many
+from glidepath.plurals import pluralize
 from glidepath.resilience import MARK_EVERY, PROBE_EVERY, Admission
 from glidepath.run.prefix import broke_prefix
 from glidepath.spi.models import provider_of
@@ -66,31 +66,31 @@ def admit(call: PaidCall) -> None:
         admission = health.admit(now) if health.alert else Admission.FREE
         call.probing = admission is Admission.PROBE
         if call.probing:
-            _changed(run, plan)
+            _report_breaker_change(run, plan)
         if admission is not Admission.REFUSED:
             return
         _next(
             call,
             BreakerOpenError(
-                f"{plan.model_name} failed {how_many(health.failures, 'time')} in a row and is not asked; "
+                f"{plan.model_name} failed {pluralize(health.failures, 'time')} in a row and is not asked; "
                 f"it is tried again in {health.wait(now):.0f} s"
             ),
         )
         run.plan.health.calls += 1
 
 
-def answered(run: Run) -> None:
+def record_recovery(run: Run) -> None:
     """The current model answered although its health needed attention."""
-    if run.plan.health.succeeded():
-        _changed(run, run.plan)
+    if run.plan.health.record_success():
+        _report_breaker_change(run, run.plan)
 
 
 def let_go(call: PaidCall) -> None:
     """The call was stopped before it was known whether the model works again."""
     run: Run = call.run
     call.probing = False
-    if run.plan.health.unanswered(run.watch.time()):
-        _changed(run, run.plan)
+    if run.plan.health.record_no_answer(run.watch.time()):
+        _report_breaker_change(run, run.plan)
 
 
 def take_over(call: PaidCall, error: ModelError) -> None:
@@ -100,12 +100,12 @@ def take_over(call: PaidCall, error: ModelError) -> None:
     health = plan.health
     call.probing = False
     if isinstance(error, UNHEALTHY):  # a call that was denied even one retry says little about the model
-        if not call.denied and health.failed(run.watch.time(), probe=probe):
-            _changed(run, plan)
-    elif health.alert and health.succeeded():
-        _changed(run, plan)
+        if not call.denied and health.record_failure(run.watch.time(), probe=probe):
+            _report_breaker_change(run, plan)
+    elif health.alert and health.record_success():
+        _report_breaker_change(run, plan)
     if run.watch.interrupt is not None:
-        raise run.interrupted() from error
+        raise run.make_interrupt() from error
     _next(call, error)
     run.plan.health.calls += 1
     admit(call)
@@ -161,7 +161,7 @@ def _switch(run: Run, plan: Plan, reason: str) -> None:
         shape_view(run, budget)
 
 
-def _changed(run: Run, plan: Plan) -> None:
+def _report_breaker_change(run: Run, plan: Plan) -> None:
     state = plan.health.state.value
     _log.warning("%s: the breaker of %s is %s", run.run_id, plan.model_name, state)
     run.emit(BreakerChanged, plan.model_name, state, "model")
@@ -169,5 +169,5 @@ def _changed(run: Run, plan: Plan) -> None:
 
 def short(error: BaseException, most: int) -> str:
     """What happened, in at most this many characters."""
-    text = told(error)
+    text = describe_error(error)
     return text if len(text) <= most else text[: most - 3] + "..."

@@ -7,7 +7,7 @@ from collections.abc import Set as AbstractSet
 from typing import TYPE_CHECKING, Any
 
 from glidepath._wire import replace
-from glidepath.errors import shown, told
+from glidepath.errors import describe_error, short_repr
 from glidepath.events import GateApplied, GateConflictResolved
 from glidepath.run import HookFault, Opinion, about, opinion, report, take_all, to_read
 from glidepath.spi import Gate, GateContext, ModelRequest, ToolSpec
@@ -21,7 +21,7 @@ DOORS = frozenset({"find_tools", "call_found_tool"})
 MOST_NAMES = 100_000  # names that one gate may allow
 
 
-def unopposed(run: Run) -> Awaitable[tuple[ToolSpec, ...]] | None:
+def ask_gates(run: Run) -> Awaitable[tuple[ToolSpec, ...]] | None:
     """Ask the gates. None: nobody has anything to say, and every tool may be used; else await what `offer` returns."""
     plan = run.plan
     every, turn, voices = plan.tool_names, run.turn, iter(run.hooks.tool_gate)
@@ -34,22 +34,22 @@ def unopposed(run: Run) -> Awaitable[tuple[ToolSpec, ...]] | None:
         if turn.allowed is not every or turn.denials:
             turn.allow(every, {})
         return None
-    return _offered(run, _all_gates(run, heard, voices, context))
+    return _choose_offered_tools(run, _all_gates(run, heard, voices, context))
 
 
 async def offer(run: Run) -> tuple[ToolSpec, ...]:
     """The tools to show the model; `run.allowed` is what `execute` will let run (None: all)."""
-    offered = unopposed(run) if run.hooks.tool_gate else _offered(run, None)
+    offered = ask_gates(run) if run.hooks.tool_gate else _choose_offered_tools(run, None)
     return run.plan.specs if offered is None else await offered
 
 
-async def _offered(run: Run, asked: Awaitable[list[tuple[str, Gate]]] | None) -> tuple[ToolSpec, ...]:
+async def _choose_offered_tools(run: Run, asked: Awaitable[list[tuple[str, Gate]]] | None) -> tuple[ToolSpec, ...]:
     plan = run.plan
     denials: dict[str, str] = {}
     every = allowed = plan.tool_names
     gates = None if asked is None else await asked
     if gates:
-        allowed = _gated(run, gates, every, denials)
+        allowed = _intersect_gates(run, gates, every, denials)
     if run.descent.withdrawn:
         allowed -= run.descent.withdrawn
         denials.update(dict.fromkeys(run.descent.withdrawn, plan.config.texts.fill("tool_withdrawn")))
@@ -101,7 +101,9 @@ def request_for(
     )
 
 
-def _gated(run: Run, gates: list[tuple[str, Gate]], tools: frozenset[str], denials: dict[str, str]) -> frozenset[str]:
+def _intersect_gates(
+    run: Run, gates: list[tuple[str, Gate]], tools: frozenset[str], denials: dict[str, str]
+) -> frozenset[str]:
     """The intersection of all gates; advisory ones give way when nothing is left."""
     suppressors = [gate.priority for _, gate in gates if gate.suppresses]
     if suppressors:
@@ -163,7 +165,7 @@ def _as_gate(run: Run, answer: object) -> Gate:
         if isinstance(answer, AbstractSet):
             answer = Gate(allowed=answer)  # type: ignore[arg-type] # made one below
         if type(answer) is not Gate or not isinstance(answer.allowed, AbstractSet):
-            raise HookFault(f"tool_gate must return a Gate, a set of names or None, not {shown(answer)}")
+            raise HookFault(f"tool_gate must return a Gate, a set of names or None, not {short_repr(answer)}")
         names, fault = take_all(run, answer.allowed, MOST_NAMES)
         if fault is not None:
             raise fault
@@ -173,10 +175,10 @@ def _as_gate(run: Run, answer: object) -> Gate:
     except KeyboardInterrupt:
         raise
     except BaseException as error:
-        raise HookFault(f"tool_gate returned something unreadable: {told(error)}") from error
+        raise HookFault(f"tool_gate returned something unreadable: {describe_error(error)}") from error
     if not all(isinstance(name, str) for name in gate.allowed):
         raise HookFault("tool_gate allows names only: a set of str")
     for field, kind in (("denial_reason", str), ("priority", int), ("required", bool), ("suppresses", bool)):
         if type(getattr(gate, field)) is not kind:
-            raise HookFault(f"Gate.{field} must be of type {kind.__name__}, not {shown(getattr(gate, field))}")
+            raise HookFault(f"Gate.{field} must be of type {kind.__name__}, not {short_repr(getattr(gate, field))}")
     return gate

@@ -11,12 +11,12 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from glidepath.ask.attempt import Attempt, pump
-from glidepath.ask.booking import Booking, amount, booked
+from glidepath.ask.booking import Booking, amount, make_booking
 from glidepath.ask.settlement import settle
 from glidepath.events import BudgetReserved
 from glidepath.ledger import Reservation
 from glidepath.messages import Message, Usage
-from glidepath.run.voice import Voice
+from glidepath.run.voice import EventEmitter
 from glidepath.spi import ModelRequest
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ class _Beside:
 
     def __init__(self, run: Run, watch: object = None) -> None:
         self._run = run
-        self.voice = Voice.silent(run.voice)
+        self.voice = EventEmitter.silent(run.voice)
         self.watch = run.watch if watch is None else watch
 
     def __getattr__(self, name: str) -> Any:
@@ -56,7 +56,7 @@ class MeteredCall:
         reservation = run.meter.reserve(worst.tokens, worst.money, turns=0)
         if not isinstance(reservation, Reservation):
             return None
-        booking = booked(run, reservation, size, output, output)
+        booking = make_booking(run, reservation, size, output, output)
         booking.estimate = size  # of this prompt, not of the run's view
         return cls(run, booking)
 

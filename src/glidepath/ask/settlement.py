@@ -83,7 +83,7 @@ def settle(
         if _is_believable(reported, booking.estimate, attempt.size):
             usage = reported
         else:
-            usage = settled(reported, _evidence(run, booking, sent, attempt, system_prompt))
+            usage = settle_usage(reported, _evidence(run, booking, sent, attempt, system_prompt))
             implausible = is_implausible(usage, booking.estimate, attempt.size)
             if implausible:  # before it is charged: nobody may count it as used in between
                 _dispute_tokens(run, booking, attempt, usage, sent)
@@ -138,12 +138,12 @@ def work_out_charge(reported: Any, known: Evidence, price: Price | None, info: R
     if _is_believable(reported, known.estimate, known.size):
         usage, implausible = reported, False
     else:
-        usage = settled(reported, known)
+        usage = settle_usage(reported, known)
         implausible = is_implausible(usage, known.estimate, known.size)
     return CallCharge(usage, 0 if price is None else cost_of(price, usage, info), implausible)
 
 
-def settled(reported: Usage | None, known: Evidence) -> Usage:
+def settle_usage(reported: Usage | None, known: Evidence) -> Usage:
     """The usage to charge: the provider's figures if plausible, else our own, flagged."""
     if not isinstance(reported, Usage):  # none at all, or nothing that can be read
         return Usage(known.booked, known.metered(), estimated=True)
@@ -176,9 +176,9 @@ def _evidence(
         booking.estimate,
         booking.input,
         attempt.size,
-        attempt.metered,
+        attempt.count_output,
         lambda: _least_input(run, view, system_prompt),
-        None if run.plan.usage_is_billed else lambda given: _sent_before(run, given, booking.estimate),
+        None if run.plan.usage_is_billed else lambda given: _limit_cached_tokens(run, given, booking.estimate),
     )
 
 
@@ -210,7 +210,7 @@ def is_implausible(usage: Usage, estimate: int, size: int) -> bool:
 
 def _dispute_tokens(run: Run, booking: Booking, attempt: Attempt, usage: Usage, sent: Sequence[Message]) -> None:
     """Say that a report is far more than its call explains, and note the part above our own over-estimate."""
-    price, ours, more = run.plan.price, Usage(booking.input, attempt.metered()), 0
+    price, ours, more = run.plan.price, Usage(booking.input, attempt.count_output()), 0
     if price is not None:
         more = cost_of(price, usage, _info_of(run, price, attempt.end, sent, usage))
         more -= price.at(ours.input).worst(ours.input, ours.output)
@@ -242,7 +242,7 @@ def cost_of(price: Price, usage: Usage, info: ReplyInfo | None) -> int:
         if type(searches) is int and 0 < searches <= _MOST_SEARCHES:
             money += price.web_search * searches
         if info.media is not None:
-            money += price.at(usage.input).surcharge(_believed(info.media, usage))
+            money += price.at(usage.input).surcharge(_cap_media_counts(info.media, usage))
         billed: Any = info.billed
         if type(billed) in (int, float) and math.isfinite(billed) and billed > 0:
             # The price list may be old, or not know the host's fee: of the two the higher one is believed.
@@ -258,7 +258,7 @@ def _with_media(info: ReplyInfo | None, sent: Sequence[Message], usage: Usage) -
     return replace(info, media=replace(media, audio_input=audio, image_input=image))
 
 
-def _believed(media: Media, usage: Usage) -> Media:
+def _cap_media_counts(media: Media, usage: Usage) -> Media:
     """Counts of sound and pictures that can be true: together they are not more than the call has used."""
     audio = _within(media.audio_input, usage.input) or 0
     image = _within(media.image_input, usage.input - audio) or 0
@@ -286,7 +286,7 @@ def _within(part: object, whole: int) -> int | None:
     return part if type(part) is int and 0 <= part <= whole else None
 
 
-def _sent_before(run: Run, given: int, estimate: int) -> int:
+def _limit_cached_tokens(run: Run, given: int, estimate: int) -> int:
     """How much of a prompt of `given` tokens can come from a cache.
 
     System prompt, tools and what the session held before this run may have been sent by somebody else; beyond that
@@ -308,5 +308,5 @@ def _least_input(run: Run, view: Sequence[Message], system_prompt: str | None) -
     characters = transcript.weighed_characters if known else 0
     for index in range(transcript.weighed_messages if known else 0, len(view)):
         characters += characters_of(view[index])
-    transcript.weighed(view, characters)
+    transcript.record_weight(view, characters)
     return (len(system_prompt) + characters) // _CHARS_PER_TOKEN_AT_MOST

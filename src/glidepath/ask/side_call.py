@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING
 from glidepath._wire import Record, Value
 from glidepath.ask.booking import amount
 from glidepath.ask.metered import MeteredCall
-from glidepath.errors import GlidepathError, ModelError, told
+from glidepath.errors import GlidepathError, ModelError, describe_error
 from glidepath.ledger import pico
 from glidepath.messages import Message, StopReason, Usage
-from glidepath.plurals import how_many
+from glidepath.plurals import pluralize
 from glidepath.resilience import BreakerState
 from glidepath.run import Touchdown
 from glidepath.run.error_log import log_error
@@ -73,7 +73,7 @@ async def side_call(run: Run, question: SideQuestion, account: SideAccount) -> S
     _check(run, account)
     plan = run.plan
     size = sum(plan.size_of(message) for message in question.messages) + plan.estimator.estimate(question.system_prompt)
-    call = _reserved(run, question, account, size)
+    call = _reserve_call(run, question, account, size)
     # Counted before it is made: a server that asks many times at once must not get past its limit.
     account.calls += 1
     attempt = call.attempt
@@ -85,12 +85,12 @@ async def side_call(run: Run, question: SideQuestion, account: SideAccount) -> S
                 later = run.journal.asking(call.booking)
                 if later is not None:
                     await later
-        if run.watch.halted() or run.result is not None:
+        if run.watch.is_halted() or run.result is not None:
             raise SideRefused("the run is being stopped")
         call.ask(question.system_prompt, question.messages, question.temperature, question.stop_sequences)
         # From here on it is with the provider: whatever is received is charged.
         _wake(run)
-        await _streamed(run, call)
+        await _stream_call(run, call)
     except SideRefused:
         failed = True
         raise
@@ -104,7 +104,7 @@ async def side_call(run: Run, question: SideQuestion, account: SideAccount) -> S
 
 def _check(run: Run, account: SideAccount) -> None:
     """Whether such a call may be made now."""
-    if run.result is not None or run.watch.halted():
+    if run.result is not None or run.watch.is_halted():
         raise SideRefused("the run is being stopped")
     coming_down = run.descent.notice is not None or run.descent.wind_down is not None or run.descent.verdict is not None
     # What is left is the landing's: a server's question must not use it up.
@@ -112,13 +112,13 @@ def _check(run: Run, account: SideAccount) -> None:
         raise SideRefused("the run is landing and makes no other model calls")
     if account.calls >= account.max_calls:
         raise SideRefused(
-            f"the limit of {how_many(account.max_calls, 'model call')} of {account.name} in this run is reached"
+            f"the limit of {pluralize(account.max_calls, 'model call')} of {account.name} in this run is reached"
         )
     if run.plan.health.state is not BreakerState.CLOSED:
         raise SideRefused("the model is failing and is left alone for a while")
 
 
-def _reserved(run: Run, question: SideQuestion, account: SideAccount, size: int) -> MeteredCall:
+def _reserve_call(run: Run, question: SideQuestion, account: SideAccount, size: int) -> MeteredCall:
     """Reserve the worst case; the reply's cap is lowered until it fits what is left."""
     left = account.max_tokens - account.tokens - size
     cap = min(question.max_output_tokens, left)
@@ -130,12 +130,12 @@ def _reserved(run: Run, question: SideQuestion, account: SideAccount, size: int)
         cap //= 2
     if left < LEAST_OUTPUT:
         raise SideRefused(
-            f"the limit of {how_many(account.max_tokens, 'token')} of {account.name} in this run is reached"
+            f"the limit of {pluralize(account.max_tokens, 'token')} of {account.name} in this run is reached"
         )
     raise SideRefused(f"what is left of the run's budget, or of {account.name}'s, does not cover it")
 
 
-async def _streamed(run: Run, call: MeteredCall) -> None:
+async def _stream_call(run: Run, call: MeteredCall) -> None:
     # Over before the landing window opens: the run may be waiting for the tool that waits for this.
     seconds = min(run.plan.config.call_timeout or LONGEST, max(0.05, run.watch.window_at - run.watch.time()))
     try:
@@ -147,7 +147,7 @@ async def _streamed(run: Run, call: MeteredCall) -> None:
             raise SideRefused(f"the model did not answer within {seconds:.0f} s") from None
         if not isinstance(error, ModelError):
             log_error(run, f"model {run.plan.model_name!r}", error)
-        raise SideRefused(f"the model failed: {told(error)}") from None
+        raise SideRefused(f"the model failed: {describe_error(error)}") from None
 
 
 def _settle(run: Run, call: MeteredCall, account: SideAccount, *, failed: bool) -> Usage:

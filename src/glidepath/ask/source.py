@@ -59,23 +59,23 @@ async def draw(run: Run, asked: Amount, least: Amount) -> None:
     if mine is not None:
         asked = Amount(asked.tokens - mine.tokens, asked.money - mine.money)
         least = Amount(least.tokens - mine.tokens, least.money - mine.money)
-    await _raced(run, run.meter.tree.source.draw(run, asked, least))
+    await _wait_interruptibly(run, run.meter.tree.source.draw(run, asked, least))
 
 
 async def draw_start(run: Run, asked: Amount, around: tuple[Meter, ...]) -> None:
     """Draw what a run needs to start; `around` are the runs that wait for it, so that it must not wait for them."""
-    await _raced(run, run.meter.tree.source.draw(run, asked, asked, around=around))
+    await _wait_interruptibly(run, run.meter.tree.source.draw(run, asked, asked, around=around))
 
 
 async def pace(run: Run, tokens: int) -> None:
     """Wait until the model may be called; raises `Touchdown` when the run is interrupted meanwhile."""
     try:
-        await _raced(run, run.meter.tree.source.pace(run, tokens))
+        await _wait_interruptibly(run, run.meter.tree.source.pace(run, tokens))
     except asyncio.CancelledError:
-        raise run.interrupted() from None
+        raise run.make_interrupt() from None
 
 
-async def _raced(run: Run, work: Coroutine[Any, Any, None]) -> None:
+async def _wait_interruptibly(run: Run, work: Coroutine[Any, Any, None]) -> None:
     # Its own task: an interrupt ends the wait at once, and the store's work is cancelled in order.
     task = run.watch.loop.create_task(work, name="glidepath-source")
     try:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from glidepath.ask.attempt import broken
+from glidepath.ask.attempt import classify_broken_stream
 from glidepath.ask.booking import shape_view, source
 from glidepath.ask.metered import MeteredCall
 from glidepath.messages import StopReason, ToolResultMessage, UserMessage, visible
@@ -32,12 +32,12 @@ def recall(run: Run) -> None:
         return
     if upto < len(run.transcript.messages) and type(run.transcript.messages[upto]) is ToolResultMessage:
         return  # the transcript is not the one it was made from
-    run.transcript.stand_in(strategy.restored(text, upto))
+    run.transcript.stand_in(strategy.restore(text, upto))
     messages, sizes, _ = source(run)
     run.set_view(list(messages), sum(sizes))
 
 
-async def summarized(run: Run, budget: int) -> bool:
+async def summarize_view(run: Run, budget: int) -> bool:
     """Whether a checkpoint has made the view fit; none is asked for when too many have not helped."""
     if run.transcript.failed_checkpoints >= MOST_FUTILE:
         return False
@@ -49,12 +49,12 @@ async def summarized(run: Run, budget: int) -> bool:
     if request is None or plan.health.state is not BreakerState.CLOSED:
         return False
     if run.watch.sentry is not None:
-        await run.watch.sentry.cleared(run)
+        await run.watch.sentry.wait_until_clear(run)
     call = MeteredCall.reserve(run, request.size, request.output)
     if call is None:
         return False  # it cannot be paid: compacting costs nothing
     await call.note()
-    text = await _written(run, request, call)
+    text = await _write_summary(run, request, call)
     transcript, before = run.transcript, run.transcript.checkpoint
     transcript.stand_in(asked.checkpoint_from(text, request) or before)
     helped = transcript.checkpoint is not before and shape_view(run, budget, "summarize")
@@ -67,27 +67,27 @@ async def summarized(run: Run, budget: int) -> bool:
     return True
 
 
-async def _written(run: Run, request: Any, call: MeteredCall) -> str:
+async def _write_summary(run: Run, request: Any, call: MeteredCall) -> str:
     """What the model writes; nothing when it failed, refused or was let go."""
     attempt = call.attempt
     call.ask(request.system_prompt, (UserMessage(request.prompt),))
     failed = True
     try:
-        if run.watch.halted():
-            raise run.interrupted()
-        failed = not await _streamed(run, call)
+        if run.watch.is_halted():
+            raise run.make_interrupt()
+        failed = not await _stream_summary(run, call)
     finally:
         call.settle(run.spend.pay, failed=failed)
     useless = failed or attempt.stop_reason() is StopReason.REFUSAL or not visible(attempt.text)
     return "" if useless else attempt.text
 
 
-async def _streamed(run: Run, call: MeteredCall) -> bool:
+async def _stream_summary(run: Run, call: MeteredCall) -> bool:
     """Whether there was an answer. Raises `Touchdown` when the run is interrupted."""
     try:
         await interruptible(call.stream(), run.watch)
     except BaseException as error:
-        return broken(run, call.attempt, error, "the stream of a checkpoint") is None
+        return classify_broken_stream(run, call.attempt, error, "the stream of a checkpoint") is None
     finally:
         run.watch.calm()
     return True

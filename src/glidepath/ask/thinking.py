@@ -53,7 +53,7 @@ class ThinkingTags:
         return "" if self._inside else held
 
 
-async def untagged(stream: AsyncIterator[Delta]) -> AsyncIterator[Delta]:
+async def split_thinking_tags(stream: AsyncIterator[Delta]) -> AsyncIterator[Delta]:
     """The stream with its thoughts told apart from its text."""
     tags = ThinkingTags()
     try:

@@ -6,12 +6,12 @@ from collections.abc import Awaitable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from glidepath._wire import replace
-from glidepath.errors import told
+from glidepath.errors import describe_error
 from glidepath.events import ContextShaped
 from glidepath.messages import AssistantMessage, Message, ReasoningBlock, codec
 from glidepath.run import HookFault, Opinion, about, opinion, report, take_all, to_read
 from glidepath.run.hooks import ToRead
-from glidepath.run.prefix import broke_prefix, kept_prefix
+from glidepath.run.prefix import broke_prefix, has_same_prefix
 from glidepath.spi import OverflowContext, TransformContext
 
 if TYPE_CHECKING:
@@ -41,8 +41,10 @@ def own_items(messages: list[Message], plan: Plan) -> list[Message]:
     return own if found else messages
 
 
-def untransformed(run: Run, view: Sequence[Message], tokens: int) -> Awaitable[tuple[Sequence[Message], int]] | None:
-    """Ask every context transform. None: the view does not change; else await what `transformed` returns."""
+def transform_if_needed(
+    run: Run, view: Sequence[Message], tokens: int
+) -> Awaitable[tuple[Sequence[Message], int]] | None:
+    """Ask every context transform. None: the view does not change; else await what `transform_view` returns."""
     voices, turn, transcript = iter(run.hooks.context_transform), run.turn, run.transcript
     messages = transcript.shown if view is transcript.messages else None
     if messages is None:
@@ -55,18 +57,18 @@ def untransformed(run: Run, view: Sequence[Message], tokens: int) -> Awaitable[t
     context = replace(context, iteration=turn.iterations, messages=messages)
     heard = opinion(run, "context_transform", voices, context)
     if heard is None and view is transcript.view and not transcript.sent_view:
-        transcript.sent_as_is()
+        transcript.record_sent_unchanged()
         return None
-    return _transformed(run, view, tokens, voices, context, heard)
+    return _transform_rest(run, view, tokens, voices, context, heard)
 
 
-async def transformed(run: Run, view: Sequence[Message], tokens: int) -> tuple[Sequence[Message], int]:
+async def transform_view(run: Run, view: Sequence[Message], tokens: int) -> tuple[Sequence[Message], int]:
     """The view after every context transform, left to right, and its size; one that fails is skipped. Never kept."""
-    later = untransformed(run, view, tokens)
+    later = transform_if_needed(run, view, tokens)
     return (view, tokens) if later is None else await later
 
 
-async def _transformed(
+async def _transform_rest(
     run: Run,
     view: Sequence[Message],
     tokens: int,
@@ -86,17 +88,18 @@ async def _transformed(
     transcript = run.transcript
     before: Sequence[Message] = transcript.sent_view
     if view is transcript.view:
-        transcript.sent_as_is()  # compared only with what a transform has made: nobody reads the whole history here
+        # compared only with what a transform has made: nobody reads the whole history here
+        transcript.record_sent_unchanged()
     else:
         before = before or transcript.view[: transcript.sent_own]
-        transcript.sent(tuple(view))
-    if before and not kept_prefix(before, view, run.plan.vendor):
+        transcript.record_sent_view(tuple(view))
+    if before and not has_same_prefix(before, view, run.plan.vendor):
         names = ", ".join([name for name, _ in run.hooks.context_transform])
         broke_prefix(run, f"a context transform ({names}) changed earlier messages", ours=False)
     return view, tokens
 
 
-async def recovered(run: Run) -> bool:
+async def recover_from_overflow(run: Run) -> bool:
     """Whether a plugin made a smaller view after an overflow; the first that does is used."""
     hook, voices = "context_overflow_recovery", iter(run.hooks.context_overflow_recovery)
     messages, tokens = to_read(run, run.transcript.view), run.transcript.input_tokens()
@@ -133,14 +136,14 @@ def _usable(run: Run, answer: object) -> tuple[Sequence[Message], int]:
         view: Sequence[Message] = run.plan.repair(answer)
         if not view:
             raise ValueError("a view without any message cannot be sent")
-        return view, _measured(run, view)
+        return view, _measure_view(run, view)
     except (HookFault, KeyboardInterrupt):
         raise
     except BaseException as error:
-        raise HookFault(told(error)) from error
+        raise HookFault(describe_error(error)) from error
 
 
-def _measured(run: Run, view: Sequence[Message]) -> int:
+def _measure_view(run: Run, view: Sequence[Message]) -> int:
     """The size of a plugin's view. Messages are built unchecked, for speed: what cannot be measured or sent is refused.
 
     A message of the transcript was measured when it was added.

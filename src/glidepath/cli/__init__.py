@@ -11,16 +11,16 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from glidepath.cli.world import World
+    from glidepath.cli.world import CliContext
 
 __all__ = ["main"]
 
 
-def main(argv: Sequence[str] | None = None, world: World | None = None) -> int:
+def main(argv: Sequence[str] | None = None, world: CliContext | None = None) -> int:
     """Run one command and return its exit code; raises only the argument parser's SystemExit."""
-    from glidepath.cli.world import ScreenClosed, World
+    from glidepath.cli.world import CliContext, ScreenClosed
 
-    here = World.real() if world is None else world
+    here = CliContext.real() if world is None else world
     try:
         return _dispatch(here.arguments if argv is None else argv, here)
     except KeyboardInterrupt:
@@ -44,7 +44,7 @@ def _what(error: OSError) -> str:
     return "a file cannot be used" if error.filename else "the output cannot be written"
 
 
-def _dispatch(argv: Sequence[str], world: World) -> int:
+def _dispatch(argv: Sequence[str], world: CliContext) -> int:
     from glidepath.cli.parser import parse
     from glidepath.errors import ConfigurationError, StoreError
 

@@ -13,13 +13,13 @@ from pathlib import Path
 from typing import Any
 
 from glidepath.agent import Agent, ExecutionMode, Limits
-from glidepath.agent.discovery import available, installed
+from glidepath.agent.discovery import available, load_installed
 from glidepath.cli.instructions import AGENTS, project_instructions
 from glidepath.cli.layers import Known, LoadedSettings
 from glidepath.cli.settings import SETTINGS
 from glidepath.cli.stores import NO_STORE, make_store, redacting, store_path
-from glidepath.cli.world import World
-from glidepath.errors import ConfigurationError, install_line, told
+from glidepath.cli.world import CliContext
+from glidepath.errors import ConfigurationError, describe_error, install_line
 from glidepath.guards import GuardrailsConfig
 from glidepath.texts import Texts
 from glidepath.tools import Tool, tool
@@ -31,7 +31,7 @@ EMBEDDED = ("local:", "local:smollm2")
 
 def make_agent(
     settings: LoadedSettings,
-    world: World,
+    world: CliContext,
     *,
     model: str | None = None,
     plugins: Sequence[Any] = (),
@@ -88,16 +88,16 @@ def _telemetry(settings: LoadedSettings) -> Any:
             + install_line("otel", "opentelemetry-sdk", "opentelemetry-exporter-otlp-proto-http")
         ) from None
     set_up_sdk()
-    chosen = settings.said("telemetry.content")  # else the environment decides
+    chosen = settings.is_set_by_person("telemetry.content")  # else the environment decides
     return OpenTelemetry(content=settings.get("telemetry.content") if chosen else None)
 
 
-def _offer_little(settings: LoadedSettings, world: World) -> None:
+def _offer_little(settings: LoadedSettings, world: CliContext) -> None:
     """The embedded model can call one simple tool. With more it makes things up, so `--yes` is required."""
     tools, servers = settings["tools"], settings.get("mcp") or settings.get("mcp_config")
     if settings.get("yes"):
         return
-    if not settings.said("tools") and not servers:
+    if not settings.is_set_by_person("tools") and not servers:
         if tools:
             world.note_once("the embedded model gets no tools: it is too small for them. Name one with --tools.")
         settings.known["tools"] = Known((), "default")
@@ -141,7 +141,7 @@ def config_fields(settings: LoadedSettings) -> dict[str, Any]:
 # --- by name ------------------------------------------------------------------------------------------------------
 
 
-def make_model(name: str, world: World) -> Any:
+def make_model(name: str, world: CliContext) -> Any:
     """The model a name stands for: `python:package.module:attribute`, or a provider's `provider:name`.
 
     GLIDEPATH_API_KEY is sent to a compatible server. A name from a file in an untrusted folder never comes here.
@@ -149,7 +149,7 @@ def make_model(name: str, world: World) -> Any:
     if name.startswith("python:"):
         found = find_object(name, world)
         if isinstance(found, type) or not callable(getattr(found, "stream", None)):
-            found = _called(found, name)
+            found = _call_model_factory(found, name)
         return found
     from glidepath.models import resolve
 
@@ -160,7 +160,7 @@ def make_model(name: str, world: World) -> Any:
         raise ConfigurationError(str(error).replace(", or pass api_key=", "")) from error
 
 
-def _called(factory: object, name: str) -> Any:
+def _call_model_factory(factory: object, name: str) -> Any:
     if not callable(factory):
         raise ConfigurationError(
             f"{name}: expected a Model, or a function that makes one, got {type(factory).__name__}"
@@ -168,10 +168,10 @@ def _called(factory: object, name: str) -> Any:
     try:
         return factory()
     except Exception as error:
-        raise ConfigurationError(f"{name}: making the model failed: {told(error)}") from error
+        raise ConfigurationError(f"{name}: making the model failed: {describe_error(error)}") from error
 
 
-def find_object(name: str, world: World) -> Any:
+def find_object(name: str, world: CliContext) -> Any:
     """What `python:package.module:attribute` names; the current folder is searched, as with `python -m`."""
     _, _, path = name.partition(":")
     module, sign, attribute = path.partition(":")
@@ -185,11 +185,11 @@ def find_object(name: str, world: World) -> Any:
         for part in attribute.split("."):
             found = getattr(found, part)
     except Exception as error:
-        raise ConfigurationError(f"{name}: {told(error)}") from error
+        raise ConfigurationError(f"{name}: {describe_error(error)}") from error
     return found
 
 
-def workspace_folder(settings: LoadedSettings, world: World) -> Path:
+def workspace_folder(settings: LoadedSettings, world: CliContext) -> Path:
     """The folder the tools work in."""
     try:
         folder = (world.folder / Path(settings.get("workspace") or ".").expanduser()).resolve()
@@ -200,7 +200,7 @@ def workspace_folder(settings: LoadedSettings, world: World) -> Path:
     return folder
 
 
-def make_tools(settings: LoadedSettings, world: World) -> tuple[Tool, ...]:
+def make_tools(settings: LoadedSettings, world: CliContext) -> tuple[Tool, ...]:
     """The tools by name: built-in ones, `python:module:attribute`, or installed ones."""
     names = settings["tools"]
     if not names:
@@ -228,17 +228,17 @@ def make_tools(settings: LoadedSettings, world: World) -> tuple[Tool, ...]:
         )
         made = {item.name: item for item in tools}
         _tell_of_the_sandbox(made.get("shell"), world)
-    return tuple(made[name] if name in made else _installed(name, world) for name in names)
+    return tuple(made[name] if name in made else _load_tool(name, world) for name in names)
 
 
-def _own_files(settings: LoadedSettings, world: World) -> list[Path]:
+def _own_files(settings: LoadedSettings, world: CliContext) -> list[Path]:
     """Files that decide about this run or the next one: the configuration, and the store with its approvals."""
     files = [settings.file] if settings.file is not None else []
     store = store_path(settings.get("store") or NO_STORE, world)
     return files if store is None else [*files, store, Path(f"{store}-wal"), Path(f"{store}-shm")]
 
 
-def _tell_of_the_sandbox(shell: Tool | None, world: World) -> None:
+def _tell_of_the_sandbox(shell: Tool | None, world: CliContext) -> None:
     from glidepath.workspace.shell import NO_SANDBOX
 
     reason = (shell.approval_reason or "") if shell is not None else ""
@@ -249,7 +249,7 @@ def _tell_of_the_sandbox(shell: Tool | None, world: World) -> None:
 _SAME = {"bash": "shell", "sh": "shell", "exec": "shell", "cat": "read", "ls": "list", "search": "grep", "rg": "grep"}
 
 
-def _installed(name: str, world: World) -> Tool:
+def _load_tool(name: str, world: CliContext) -> Tool:
     from glidepath.workspace.toolset import TOOL_NAMES
 
     if name.startswith("python:"):
@@ -262,4 +262,4 @@ def _installed(name: str, world: World) -> Tool:
         raise ConfigurationError(
             f"tools: there is no tool {name!r}{hint} The tools are {others}, or python:MODULE:FUNCTION for one of yours"
         )
-    return installed("tools", name)  # type: ignore[no-any-return]
+    return load_installed("tools", name)  # type: ignore[no-any-return]

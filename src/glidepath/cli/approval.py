@@ -9,11 +9,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from glidepath.cli.approval_dialog import ApprovalAsked, consult
-from glidepath.cli.file_changes import Changes, colored
+from glidepath.cli.file_changes import Changes, color_rows
 from glidepath.cli.layers import LoadedSettings
 from glidepath.cli.screens import Screen
 from glidepath.cli.signals import Caught
-from glidepath.cli.world import World, screen_size
+from glidepath.cli.world import CliContext, screen_size
 from glidepath.outcome import PendingCall, RunResult
 from glidepath.run import Decision, approve, deny
 from glidepath.workspace.always import AlwaysAllowed
@@ -26,7 +26,7 @@ async def decide(
     tools: Iterable[Any],
     screen: Screen,
     settings: LoadedSettings,
-    world: World,
+    world: CliContext,
     caught: Caught,
     *,
     changes: Changes | None = None,
@@ -42,21 +42,21 @@ async def decide(
         ApprovalAsked(
             name=pending.call.id,
             pending=pending,
-            sandboxed=sandboxed(pending, known),
+            sandboxed=is_sandboxed(pending, known),
             tools=known,
-            change=None if changes is None else changes.planned(pending.call.name, pending.call.arguments, known),
+            change=None if changes is None else changes.plan_change(pending.call.name, pending.call.arguments, known),
         )
         for pending in result.pending
     ]
     return await decisions_about(asked, settings["approve"], world, caught, always)
 
 
-def somebody(world: World) -> bool:
+def somebody(world: CliContext) -> bool:
     """True if a person can be asked."""
     return world.is_terminal(world.stdin) and world.is_terminal(world.stderr)
 
 
-def sandboxed(pending: PendingCall, tools: Iterable[Any]) -> bool:
+def is_sandboxed(pending: PendingCall, tools: Iterable[Any]) -> bool:
     """True if the tool is known to run in a sandbox. A tool of an agent below may have the name of one of these."""
     from glidepath.run.paused_children import waits_in
     from glidepath.workspace import runs_in_sandbox
@@ -65,7 +65,7 @@ def sandboxed(pending: PendingCall, tools: Iterable[Any]) -> bool:
 
 
 async def decisions_about(
-    asked: Sequence[ApprovalAsked], policy: str, world: World, caught: Caught, always: AlwaysAllowed | None = None
+    asked: Sequence[ApprovalAsked], policy: str, world: CliContext, caught: Caught, always: AlwaysAllowed | None = None
 ) -> dict[str, Decision] | None:
     """A decision for every call, by the policy or a person; None when the person left."""
     if policy == "all":
@@ -79,7 +79,7 @@ async def decisions_about(
         color = not world.environ.get("NO_COLOR")
         if rows:
             world.note(
-                "\n".join(f"{_ANSI[kind]}{row}\x1b[0m" if color and kind else row for row, kind in colored(rows)),
+                "\n".join(f"{_ANSI[kind]}{row}\x1b[0m" if color and kind else row for row, kind in color_rows(rows)),
                 styled=True,
             )
         if draft:
@@ -102,12 +102,12 @@ _ANSI = {"green": "\x1b[32m", "red": "\x1b[31m", "dim": "\x1b[2m"}
 
 
 async def _line(
-    prompt: str, world: World, caught: Caught, keys: Sequence[str] = (), *, decides: bool = False
+    prompt: str, world: CliContext, caught: Caught, keys: Sequence[str] = (), *, decides: bool = False
 ) -> str | None:
     """One line typed after the prompt, or one of the keys; None at the end of input or when a signal came first."""
     fd = world.stdin.fileno()
     with single_keys(fd, wanted=bool(keys)) as single:
-        data = await _typed(prompt, world, caught, decides=decides)
+        data = await _read_answer(prompt, world, caught, decides=decides)
         if single and data and data.decode(errors="replace").lower() in keys:
             world.note(data.decode(errors="replace"))
             return data.decode().lower()
@@ -118,7 +118,7 @@ async def _line(
         world.note("")  # the person left before pressing Enter
         return None
     if single and data != b"\n" and not data.endswith(b"\n"):
-        rest = await _typed("", world, caught, keep=True)
+        rest = await _read_answer("", world, caught, keep=True)
         data = None if rest is None else data + rest
     elif single:
         world.note("")
@@ -149,8 +149,8 @@ def single_keys(fd: int, *, wanted: bool) -> Iterator[bool]:
         termios.tcsetattr(fd, termios.TCSANOW, before)
 
 
-async def _typed(
-    prompt: str, world: World, caught: Caught, *, keep: bool = False, decides: bool = False
+async def _read_answer(
+    prompt: str, world: CliContext, caught: Caught, *, keep: bool = False, decides: bool = False
 ) -> bytes | None:
     """The next input; None at its end or when a signal came first.
 
@@ -158,14 +158,14 @@ async def _typed(
     """
     fd = world.stdin.fileno()
     if not keep:
-        world.forget_typed()
+        world.discard_input()
     world.stderr.write(prompt)
     world.stderr.flush()
     first = caught.number
     caught.asking = True
     if decides:
         await asyncio.sleep(world.unread)
-        world.forget_typed()
+        world.discard_input()
     loop = asyncio.get_running_loop()
     answer: asyncio.Future[bytes] = loop.create_future()
 

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 from glidepath._wire import Value
 from glidepath.cli.file_changes import ASKED, Change, NoChange, difference
-from glidepath.cli.shown import revealed, size_of
+from glidepath.cli.shown import escape_invisible, size_of
 from glidepath.outcome import PendingCall
 from glidepath.run import Decision, approve, deny
 from glidepath.run.question import USUAL_REASON, question_rows
@@ -104,12 +104,12 @@ async def _decide(
     if lower == "a":
         return await _allow_always(one, ask, allow, always)
     if lower in ("e", "edit"):
-        return await _edited(one, ask, allow, always)
+        return await _ask_edited_arguments(one, ask, allow, always)
     if lower == "r":
         why = await ask([], "why not: ")
         return None if why is None else deny(why.strip())
     if word.startswith("/") or lower in _WORDS:  # anyone who types "yes" means it, but a line of text never is one
-        note = f"{revealed(word)} is a command of the chat, not an answer."
+        note = f"{escape_invisible(word)} is a command of the chat, not an answer."
         if lower in _WORDS:
             note = f"{word!r} is a word, and words never approve a call: press {_WORDS[lower]}, then Enter."
         return await _decide([note], one, ask, allow, always)
@@ -126,7 +126,7 @@ async def _allow_always(
     if always is None or scope is None:
         why = ["Only this call can be allowed: it has operators, or runs another program, or was not shown in full."]
         return await _decide(why, one, ask, allow, always)
-    said = await ask([f"From now on, without asking: {revealed(scope.told)}"], ALWAYS, decides=True)
+    said = await ask([f"From now on, without asking: {escape_invisible(scope.told)}"], ALWAYS, decides=True)
     if said is None:
         return None
     if said.strip().lower() != YES:
@@ -137,11 +137,13 @@ async def _allow_always(
 
 def refusal(decision: Decision) -> str:
     """What a person sees of their refusal."""
-    words = revealed(" ".join(decision.text.split()))
+    words = escape_invisible(" ".join(decision.text.split()))
     return f"Refused. The model is told why: {words}" if words else "Refused."
 
 
-async def _edited(one: ApprovalAsked, ask: AskPerson, allow: str, always: AlwaysAllowed | None) -> Decision | None:
+async def _ask_edited_arguments(
+    one: ApprovalAsked, ask: AskPerson, allow: str, always: AlwaysAllowed | None
+) -> Decision | None:
     """Other arguments for the call, as JSON; an empty line goes back to the question."""
     note = "The arguments, as JSON. Edit them and press Enter to run the call; an empty line goes back."
     draft = json.dumps(dict(one.pending.call.arguments), ensure_ascii=False)

@@ -6,12 +6,12 @@ import argparse
 from collections.abc import Collection
 
 from glidepath.cli.settings import SETTINGS
-from glidepath.quantities import time_written, whole_number_meant
+from glidepath.quantities import format_seconds, parse_int
 
 
 def whole_number(text: str) -> int:
     """A whole number as people write it, such as 10k; raises what argparse expects."""
-    number = whole_number_meant(text)
+    number = parse_int(text)
     if not isinstance(number, int):
         raise argparse.ArgumentTypeError(f"expected a whole number such as 5000 or 200k, got {text!r:.40}")
     return number
@@ -35,7 +35,7 @@ def add_setting_flags(parser: argparse.ArgumentParser, *, leave_out: Collection[
         if not setting.flag or setting.key in leave_out:
             continue
         dest = setting.key.replace(".", "_")
-        text = setting.help + (f" (default: {_shown(setting.default)})" if setting.default is not None else "")
+        text = setting.help + (f" (default: {_format_default(setting.default)})" if setting.default is not None else "")
         if setting.kind == "bool":
             group.add_argument(setting.flag, dest=dest, action=argparse.BooleanOptionalAction, default=None, help=text)
         elif setting.choices:
@@ -45,9 +45,9 @@ def add_setting_flags(parser: argparse.ArgumentParser, *, leave_out: Collection[
             group.add_argument(*names, dest=dest, metavar=setting.metavar, help=text.replace("%", "%%"))
 
 
-def _shown(default: object) -> str:
+def _format_default(default: object) -> str:
     if isinstance(default, tuple):
         return ",".join(default)
     if isinstance(default, bool):
         return "yes" if default else "no"
-    return time_written(default) if isinstance(default, float) else str(default)
+    return format_seconds(default) if isinstance(default, float) else str(default)

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING
 
 from glidepath.errors import ConfigurationError, ToolError
 from glidepath.messages import ImageBlock, TextBlock, UserMessage
-from glidepath.plurals import how_many
+from glidepath.plurals import pluralize
 from glidepath.tools.quote_frames import QuoteFrame
 from glidepath.workspace import Workspace
 
 if TYPE_CHECKING:
-    from glidepath.cli.world import World
+    from glidepath.cli.world import CliContext
 
 _NAMED = re.compile(r'(?<!\S)@(?:"([^"\n]+)"|(\S+))')
 _TYPED = re.compile(r'(?:(?<!\S)@"[^"]*|\S*)$')
@@ -49,7 +49,7 @@ def with_pictures(text: str, pictures: Sequence[ImageBlock], more: Sequence[Text
     return UserMessage((*pictures, TextBlock(text), *more)) if pictures or more else text
 
 
-def named_pictures(names: Sequence[str], world: World) -> list[ImageBlock]:
+def load_pictures(names: Sequence[str], world: CliContext) -> list[ImageBlock]:
     """The pictures that `-i` names, for the first message of a chat; a note says so. Raises `ConfigurationError`."""
     found = [picture(world.folder / name) for name in names]
     for name, one in zip(names, found, strict=True):
@@ -57,7 +57,7 @@ def named_pictures(names: Sequence[str], world: World) -> list[ImageBlock]:
     return found
 
 
-def typed(text: str) -> str:
+def read_typed_part(text: str) -> str:
     """What a person typed of a message: it comes first, before files and whatever else was sent with it."""
     return text[: min([at for mark in _SENT_ALONG if (at := text.find(f"\n\n{mark}")) >= 0], default=len(text))]
 
@@ -104,7 +104,7 @@ def with_files(
         cut = " (the beginning)" if len(data) > _MOST else ""
         pieces.append(TextBlock(f"\n\n{frame.file(path, content)}", (f"@{path}",)))
         lines = len(content.splitlines())
-        said.append(f"@{path}: {how_many(lines, 'line', f'{lines:,}')}{cut}")
+        said.append(f"@{path}: {pluralize(lines, 'line', f'{lines:,}')}{cut}")
     pieces += [TextBlock(f"\n\n{one}", (ASIDE,)) for one in along if isinstance(one, str)]
     if origin:
         return UserMessage((*pictures, TextBlock(text), *pieces), origins=(origin,)), said
@@ -130,7 +130,7 @@ def _is_folder(name: str, workspace: Workspace) -> bool:
         return False
 
 
-def word_being_typed(line: str) -> str:
+def last_word_of(line: str) -> str:
     """The last word of a line; a file in quotes that are still open is one word."""
     found = _TYPED.search(line)
     return "" if found is None else found[0]

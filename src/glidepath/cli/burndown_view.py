@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from glidepath.burndown import Burn, text_burndown
 from glidepath.cli.status import clip
-from glidepath.cli.world import World
+from glidepath.cli.world import CliContext
 from glidepath.errors import ConfigurationError
 from glidepath.ledger import dollars
 
@@ -34,7 +34,7 @@ _KINDS = (
 _TASK = 30
 
 
-async def plot_session(session: str, store: SessionStore, world: World) -> int:
+async def plot_session(session: str, store: SessionStore, world: CliContext) -> int:
     """Print what was left of each limit after each turn, or after each message of a session that has several."""
     from glidepath.sessions.archive import read_journal
 
@@ -48,7 +48,7 @@ async def plot_session(session: str, store: SessionStore, world: World) -> int:
     return 0
 
 
-async def show_json(options: argparse.Namespace, store: SessionStore, world: World) -> int:
+async def show_json(options: argparse.Namespace, store: SessionStore, world: CliContext) -> int:
     """Print a session as one JSON object, with `--plot` its burn-down, too."""
     from glidepath import _wire
     from glidepath.sessions.archive import read_journal
@@ -76,7 +76,7 @@ def burndown_json(session: str, journal: StoredJournal) -> list[dict[str, Any]]:
             "replies": [
                 {
                     "turn": None if landing else moment.own_turns,
-                    **{name.replace(" ", "_"): _used(run, moment, kind) for name, _, kind in _KINDS},
+                    **{name.replace(" ", "_"): _amount_at(run, moment, kind) for name, _, kind in _KINDS},
                 }
                 for moment, landing in _landings(run)
             ],
@@ -94,7 +94,7 @@ def _of_turns(run: Flown, limits: Mapping[str, float]) -> list[str]:
         for name, field, kind in _KINDS
         if kind != "money" or run.priced
     ]
-    return [*text_burndown(burns, labels=labels), *_unpriced([run])]
+    return [*text_burndown(burns, labels=labels), *_explain_missing_price([run])]
 
 
 def _of_messages(runs: Sequence[Flown], limits: Mapping[str, float]) -> list[str]:
@@ -113,10 +113,10 @@ def _of_messages(runs: Sequence[Flown], limits: Mapping[str, float]) -> list[str
         else:
             note = " of the whole session" if shared else " in the last message; each may use as much"
             burns.append(Burn(name, used, limit, note))
-    return [*text_burndown(burns, labels=labels), *_unpriced(runs)]
+    return [*text_burndown(burns, labels=labels), *_explain_missing_price(runs)]
 
 
-def _unpriced(runs: Sequence[Flown]) -> list[str]:
+def _explain_missing_price(runs: Sequence[Flown]) -> list[str]:
     return [] if all(run.priced for run in runs) else ["", "dollars: unknown, because the model has no price"]
 
 
@@ -126,7 +126,7 @@ def _landings(run: Flown) -> list[tuple[WhatIfMoment, bool]]:
     return [(moment, moment.landing_calls > earlier) for moment, earlier in zip(run.moments, before, strict=False)]
 
 
-def _used(run: Flown, moment: WhatIfMoment, kind: str) -> float | None:
+def _amount_at(run: Flown, moment: WhatIfMoment, kind: str) -> float | None:
     if kind == "money":
         return float(dollars(moment.money)) if run.priced else None
     figure: float = getattr(moment, kind)
@@ -134,7 +134,7 @@ def _used(run: Flown, moment: WhatIfMoment, kind: str) -> float | None:
 
 
 def _figures(run: Flown, kind: str) -> list[float]:
-    return [float(_used(run, moment, kind) or 0) for moment in run.moments]
+    return [float(_amount_at(run, moment, kind) or 0) for moment in run.moments]
 
 
 def _of_a_run(session: str, flag: str) -> str:

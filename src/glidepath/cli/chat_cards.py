@@ -15,14 +15,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from glidepath._wire import Value, WireError, decode, encode, replace
-from glidepath.cli.attachments import typed
+from glidepath.cli.attachments import read_typed_part
 from glidepath.cli.layers import Known, LoadedSettings
-from glidepath.cli.notes import how_it_ended, next_run_line
-from glidepath.cli.session_names import keep_file, kept_place, short, wanted_session
-from glidepath.cli.shown import call_line, revealed, width_of
+from glidepath.cli.notes import describe_outcome, next_run_line
+from glidepath.cli.session_names import choose_session, decode_place, keep_file, short
+from glidepath.cli.shown import call_line, escape_invisible, width_of
 from glidepath.cli.status import clip
 from glidepath.cli.stores import make_store, on_store, redacting
-from glidepath.cli.world import World, screen_size
+from glidepath.cli.world import CliContext, screen_size
 from glidepath.errors import ConfigurationError, StoreError
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ def keep_card(session: Session, said: str | UserMessage, model: str, settings: L
     """Keep what this conversation is held with; without secrets, and without its words where a hook redacts them."""
     known = card_of(session.id)
     first = next((message for message in session.messages if message.role == "user"), said)
-    words = typed(first if isinstance(first, str) else first.text)
+    words = read_typed_part(first if isinstance(first, str) else first.text)
     card = ChatCard(
         model=_without_secret(model),
         folder=str(folder),
@@ -95,7 +95,7 @@ def card_flags(session: str, settings: LoadedSettings) -> list[str]:
     """The flags to add to those of this command line for the model and the tools that a session was held with."""
     card = card_of(session)
     model = [] if card.model in ("", settings.get("model")) else ["--model", shlex.quote(card.model)]
-    tools = ["--tools", shlex.quote(card.tools)] if card.tools and not settings.said("tools") else []
+    tools = ["--tools", shlex.quote(card.tools)] if card.tools and not settings.is_set_by_person("tools") else []
     return [*model, *tools]
 
 
@@ -107,7 +107,7 @@ def forget_cards(sessions: Iterable[str]) -> None:
 
 
 def _place(session: str) -> Path | None:
-    return kept_place("chats", session.encode(errors="surrogateescape"))
+    return decode_place("chats", session.encode(errors="surrogateescape"))
 
 
 # --- the list -------------------------------------------------------------------------------------------------------
@@ -135,11 +135,11 @@ async def chat_rows(store: SessionStore, width: int, but: str = "") -> list[str]
         words = entry.title or card.first or str(known.get("task", ""))
         folder = _at_home(card.folder, room) if width >= _NARROWEST else ""
         row = (short(entry.session_id), when, str(known.get("messages", "-")), folder, words)
-        table.append(tuple(revealed(" ".join(cell.split())) for cell in row))  # type: ignore[arg-type]
-    return [clip(row, width) for row in _aligned(table)]
+        table.append(tuple(escape_invisible(" ".join(cell.split())) for cell in row))  # type: ignore[arg-type]
+    return [clip(row, width) for row in _align_rows(table)]
 
 
-def _aligned(table: list[tuple[str, str, str, str, str]]) -> Iterable[str]:
+def _align_rows(table: list[tuple[str, str, str, str, str]]) -> Iterable[str]:
     wide = [max(width_of(row[column]) for row in table) for column in range(4)]
     for name, when, messages, folder, words in table:
         row = f"{name:<{wide[0]}}  {when:<{wide[1]}}  {messages:>{wide[2]}}  {folder}"
@@ -163,9 +163,9 @@ async def chat_list(store: SessionStore, width: int, but: str) -> str:
 # --- which one to continue ------------------------------------------------------------------------------------------
 
 
-def print_chats(settings: LoadedSettings, world: World) -> int:
+def print_chats(settings: LoadedSettings, world: CliContext) -> int:
     """Print the list; raises `ConfigurationError` when it would be empty."""
-    store = _opened(settings, world)
+    store = _open_store(settings, world)
     width = max(screen_size(world.stdout)[0] - 1, 40)
     rows = [] if store is None else on_store(store, lambda kept: chat_rows(kept, width))
     if not rows:
@@ -174,12 +174,12 @@ def print_chats(settings: LoadedSettings, world: World) -> int:
     return 0
 
 
-def run_to_resume(options: Namespace, settings: LoadedSettings, world: World) -> str:
+def run_to_resume(options: Namespace, settings: LoadedSettings, world: CliContext) -> str:
     """The session whose run is to be resumed; a note says when that run is done. Raises `ConfigurationError`."""
     which = Namespace(go_on=False, last=options.last, resume=options.session)
 
     async def look(store: SessionStore, session: str) -> bool:
-        ended = await how_it_ended(store, session)
+        ended = await describe_outcome(store, session)
         if ended == "done":
             more = next_run_line(session, settings)
             world.note(f"nothing ran: this run is already done, and this is its answer; to say more: {more}")
@@ -187,21 +187,21 @@ def run_to_resume(options: Namespace, settings: LoadedSettings, world: World) ->
             await _check_pending(store, session, settings)
         return ended != "done"
 
-    return chosen_chat(which, settings, world, look) or ""
+    return choose_chat(which, settings, world, look) or ""
 
 
 def telling_of_pending(
-    settings: LoadedSettings, world: World, *, tell: bool = True
+    settings: LoadedSettings, world: CliContext, *, tell: bool = True
 ) -> Callable[[SessionStore, str], Awaitable[bool]]:
-    """For `chosen_chat`: a note on each call that waited for a decision, because a new task comes instead of one.
+    """For `choose_chat`: a note on each call that waited for a decision, because a new task comes instead of one.
 
     It raises `ConfigurationError` for a call that was approved and has not run: its approval would be lost.
     """
 
     async def look(store: SessionStore, session: str) -> bool:
-        ended = await how_it_ended(store, session)
+        ended = await describe_outcome(store, session)
         if ended in ("", "paused"):
-            await _refuse_approved(store, session, settings)
+            await _refuse_approved_calls(store, session, settings)
         if ended == "paused" and tell:
             for one in await _pending(store, session):
                 line = call_line(one.call.name, one.call.arguments)
@@ -211,13 +211,13 @@ def telling_of_pending(
     return look
 
 
-async def _refuse_approved(store: SessionStore, session: str, settings: LoadedSettings) -> None:
+async def _refuse_approved_calls(store: SessionStore, session: str, settings: LoadedSettings) -> None:
     from glidepath.cli.commands.run_command import resume_line
-    from glidepath.sessions.inbox import approved_calls
+    from glidepath.sessions.inbox import find_approved_calls
 
     of_store = settings.copy()
     of_store.known = {key: known for key, known in settings.known.items() if key == "store"}
-    for call in await approved_calls(store, session):
+    for call in await find_approved_calls(store, session):
         line = " ".join([resume_line(session, of_store), *card_flags(session, of_store)])
         raise ConfigurationError(
             f"{call_line(call.name, call.arguments)} was approved in this session and has not run yet: run it first, "
@@ -240,15 +240,15 @@ async def _check_pending(store: SessionStore, session: str, settings: LoadedSett
     for name in [one.call.name for one in await _pending(store, session)]:
         if name in before and name not in given:
             raise ConfigurationError(
-                f"a call of {revealed(name)} is waiting in this run and cannot be made without its tool: "
+                f"a call of {escape_invisible(name)} is waiting in this run and cannot be made without its tool: "
                 f"pass --tools {shlex.quote(had)}"
             )
 
 
-def chosen_chat(
+def choose_chat(
     options: Namespace,
     settings: LoadedSettings,
-    world: World,
+    world: CliContext,
     look: Callable[[SessionStore, str], Awaitable[bool]] | None = None,
 ) -> str | None:
     """The conversation to continue, "" for the list of them, None for a new one; raises `ConfigurationError`.
@@ -258,29 +258,29 @@ def chosen_chat(
     """
     if not (options.go_on or options.last or options.resume):
         return None if options.resume is None else ""
-    store = _opened(settings, world)
+    store = _open_store(settings, world)
 
     async def find(kept: Any) -> tuple[str, bool]:
-        found = await wanted_session(options, kept, world.folder) or ""
+        found = await choose_session(options, kept, world.folder) or ""
         return found, look is None or await look(kept, found)
 
     session, works = asyncio.run(find(None)) if store is None else on_store(store, find)
     if not settings.get("model"):
         settings.known["model"] = Known(_model_of(session, settings, world), f"session {short(session)}")
     tools = card_of(session).tools
-    if works and tools and not settings.said("tools"):
+    if works and tools and not settings.is_set_by_person("tools"):
         world.note(
             f"This conversation was held with other tools; to have them again, pass --tools {shlex.quote(tools)}"
         )
     return session
 
 
-def _opened(settings: LoadedSettings, world: World) -> Any:
+def _open_store(settings: LoadedSettings, world: CliContext) -> Any:
     name = settings.get("store")
     return redacting(make_store(str(name), world), settings, world, reads=True) if name else None
 
 
-def _model_of(session: str, settings: LoadedSettings, world: World) -> str:
+def _model_of(session: str, settings: LoadedSettings, world: CliContext) -> str:
     card = card_of(session)
     if card.model.startswith("python:") and "model" in settings.ignored:
         return ""  # code of a folder that is not trusted: the agent's maker says so
@@ -288,7 +288,8 @@ def _model_of(session: str, settings: LoadedSettings, world: World) -> str:
         raise ConfigurationError(f"{short(session)} does not know which model it was held with: pass --model NAME")
     if card.model.startswith("python:") and card.folder != str(world.folder):  # another module of that name, perhaps
         raise ConfigurationError(
-            f"{short(session)} was held with {revealed(card.model)} in {revealed(card.folder)}: continue it there, or "
+            f"{short(session)} was held with {escape_invisible(card.model)} in {escape_invisible(card.folder)}: "
+            "continue it there, or "
             "pass --model NAME"
         )
     return card.model

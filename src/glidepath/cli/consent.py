@@ -8,10 +8,10 @@ from textwrap import fill
 from typing import TYPE_CHECKING, Any, TextIO
 
 from glidepath.cli.folder import CONFIGURATION, Folder
-from glidepath.cli.narrow import beyond, wish
-from glidepath.cli.shown import folded, quoted, revealed
+from glidepath.cli.narrow import effect_of, exceeding
+from glidepath.cli.shown import escape_invisible, fold_line, quote_value
 from glidepath.cli.trust import is_trusted, record_of, remember
-from glidepath.cli.world import World, screen_size
+from glidepath.cli.world import CliContext, screen_size
 from glidepath.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -23,14 +23,14 @@ _YES = ("y", "yes")
 
 
 def admit(
-    folder: Folder, values: Mapping[str, Any], world: World, *, ask: bool, only: Collection[str]
+    folder: Folder, values: Mapping[str, Any], world: CliContext, *, ask: bool, only: Collection[str]
 ) -> tuple[bool, list[str]]:
     """Whether the folder is trusted, and which values of its configuration file are not to be used.
 
     A person is asked when a value in `only` needs trust, there is a terminal, and `ask` is true. Otherwise one line
     says what is ignored.
     """
-    wanted = beyond(values, folder.path)
+    wanted = exceeding(values, folder.path)
     if not wanted or is_trusted(folder):
         return is_trusted(folder), []
     missed = [key for key in wanted if key in only]
@@ -38,7 +38,7 @@ def admit(
         return False, wanted
     stream = somebody(world) if ask and not folder.unread else None
     if stream is None:
-        world.note(_ignored(folder, missed))
+        world.note(_describe_ignored_settings(folder, missed))
     elif (yes := agrees(folder, {key: values[key] for key in wanted}, stream, world)) is not None:
         if keep(folder, world, yes) or not yes:
             return True, []
@@ -47,7 +47,7 @@ def admit(
     return False, wanted
 
 
-def somebody(world: World) -> TextIO | None:
+def somebody(world: CliContext) -> TextIO | None:
     """Where a person can be asked; None when nobody types, or nobody would see the question."""
     if not world.is_terminal(world.stdin):
         return None
@@ -56,21 +56,21 @@ def somebody(world: World) -> TextIO | None:
 
 def listing(folder: Folder, wanted: Mapping[str, Any], width: int = _WIDE) -> str:
     """What is asked about: every value, in full, and every other file that the answer covers."""
-    lines = [f"Folder: {revealed(str(folder.path))}"]
+    lines = [f"Folder: {escape_invisible(str(folder.path))}"]
     known = record_of(folder.path)
     if known is not None and known.digest != folder.digest:
-        lines.append(f"You trusted it on {revealed(known.when)}; its files have changed since.")
+        lines.append(f"You trusted it on {escape_invisible(known.when)}; its files have changed since.")
     others = [name for name in folder.files if name not in CONFIGURATION or name in folder.links]
     if others:
         lines.append("Trust covers these files:")
         lines += [f"  - {_file(folder, name)}" for name in others]
     if wanted:
         lines.append(f"Its {_name(folder)} sets more than an untrusted file may:")
-        wishes = [(key, *wish(key, value, folder.path)) for key, value in wanted.items()]
+        wishes = [(key, *effect_of(key, value, folder.path)) for key, value in wanted.items()]
         for key, text, shown in sorted(wishes, key=lambda one: len(one[2]) < _LONG):  # what is long comes first
-            lines.append(_wrapped(f"  - {key}: {text}", width))
-            lines += _servers(wanted[key], width) if key == "mcp" else [folded(shown, width, _INDENT)]
-    lines += _shared_servers(folder, width)
+            lines.append(_wrap_text(f"  - {key}: {text}", width))
+            lines += _servers(wanted[key], width) if key == "mcp" else [fold_line(shown, width, _INDENT)]
+    lines += _describe_shared_servers(folder, width)
     return "\n".join(lines)
 
 
@@ -79,26 +79,30 @@ def _servers(table: Any, width: int) -> list[str]:
     from glidepath.cli.server_grants import server_rows
 
     if not isinstance(table, Mapping) or not isinstance(table.get("servers"), Mapping):
-        return [folded(quoted(table), width, _INDENT)]
-    rest = [folded(f"{revealed(key)}: {quoted(table[key])}", width, _INDENT) for key in table if key != "servers"]
+        return [fold_line(quote_value(table), width, _INDENT)]
+    rest = [
+        fold_line(f"{escape_invisible(key)}: {quote_value(table[key])}", width, _INDENT)
+        for key in table
+        if key != "servers"
+    ]
     return [*rest, *server_rows(table["servers"], width)]
 
 
-def _shared_servers(folder: Folder, width: int) -> list[str]:
+def _describe_shared_servers(folder: Folder, width: int) -> list[str]:
     """What `.mcp.json` would start or contact, with everything that it grants."""
-    from glidepath.cli.server_grants import server_rows, shared_servers
+    from glidepath.cli.server_grants import parse_shared_servers, server_rows
 
     data = folder.files.get(".mcp.json")
     if data is None:
         return []
-    servers = shared_servers(data)
+    servers = parse_shared_servers(data)
     if servers is None:
         return ["Its .mcp.json cannot be read."]
     text = "Its .mcp.json starts these programs, or contacts these addresses, whenever an agent runs here:"
-    return [_wrapped(text, width), *server_rows(servers, width)]
+    return [_wrap_text(text, width), *server_rows(servers, width)]
 
 
-def agrees(folder: Folder, wanted: Mapping[str, Any], stream: TextIO, world: World) -> tuple[str, ...] | None:
+def agrees(folder: Folder, wanted: Mapping[str, Any], stream: TextIO, world: CliContext) -> tuple[str, ...] | None:
     """Show what the folder wants, page by page, and ask; only a typed yes is a yes. Ctrl-C raises KeyboardInterrupt.
 
     None is a no. A yes comes with the rights of servers that were refused: each is asked about on its own.
@@ -115,38 +119,38 @@ def agrees(folder: Folder, wanted: Mapping[str, Any], stream: TextIO, world: Wor
     while len(rows) - shown > room:
         page, shown = rows[shown : shown + room], shown + room
         stream.write("\n".join(page) + "\n")
-        said = _asked(f"{shown} of {len(rows)} rows. Enter shows more, n stops (not trusted):", stream, world)
+        said = _ask_line(f"{shown} of {len(rows)} rows. Enter shows more, n stops (not trusted):", stream, world)
         if said is None or said in ("n", "no", "q"):
             return None
     stream.write("\n".join(rows[shown:]) + "\n")
     what = f" ({_and(list(wanted))})" if wanted else ""
-    if _asked(_wrapped(f"Trust this folder{what}? [y/N]", width), stream, world, decides=True) not in _YES:
+    if _ask_line(_wrap_text(f"Trust this folder{what}? [y/N]", width), stream, world, decides=True) not in _YES:
         return None
     return tuple(
         grant.name
         for grant in _grants(folder, wanted)
-        if _asked(_wrapped(grant.question, width), stream, world, decides=True) not in _YES
+        if _ask_line(_wrap_text(grant.question, width), stream, world, decides=True) not in _YES
     )
 
 
 def _grants(folder: Folder, wanted: Mapping[str, Any]) -> list[ServerRight]:
     """The rights of its servers that need another yes each, whichever file asks for them."""
-    from glidepath.cli.server_grants import grants_of, shared_servers
+    from glidepath.cli.server_grants import grants_of, parse_shared_servers
 
     table = wanted.get("mcp")
     own = table.get("servers") if isinstance(table, Mapping) else None
-    shared = shared_servers(folder.files.get(".mcp.json", b""))
+    shared = parse_shared_servers(folder.files.get(".mcp.json", b""))
     found = [grant for servers in (own, shared) if isinstance(servers, Mapping) for grant in grants_of(servers)]
     return list({grant.name: grant for grant in reversed(found)}.values())[::-1]
 
 
-def _asked(prompt: str, stream: TextIO, world: World, *, decides: bool = False) -> str | None:
+def _ask_line(prompt: str, stream: TextIO, world: CliContext, *, decides: bool = False) -> str | None:
     """What a person typed after a prompt; None at the end of the input.
 
     Where the answer `decides`, what is typed before the question can have been read does not count.
     """
     stream.flush()
-    world.forget_typed()
+    world.discard_input()
     stream.write(f"{prompt} ")
     stream.flush()
     try:
@@ -161,7 +165,7 @@ def _asked(prompt: str, stream: TextIO, world: World, *, decides: bool = False) 
     return answer.strip().lower() if answer else None
 
 
-def keep(folder: Folder, world: World, without: Sequence[str] = ()) -> bool:
+def keep(folder: Folder, world: CliContext, without: Sequence[str] = ()) -> bool:
     """Record the yes; when that fails it counts for this command only, and says so.
 
     With rights that were refused it counts for nothing then: nobody would know what they are.
@@ -175,11 +179,11 @@ def keep(folder: Folder, world: World, without: Sequence[str] = ()) -> bool:
     return True
 
 
-def _ignored(folder: Folder, missed: Sequence[str]) -> str:
+def _describe_ignored_settings(folder: Folder, missed: Sequence[str]) -> str:
     name = _name(folder)
     text = f"glidepath: this folder is not trusted, so {name} cannot set {_and(missed)}"
     if folder.unread:
-        why = "; ".join(f"{revealed(file)} {reason}" for file, reason in folder.unread.items())
+        why = "; ".join(f"{escape_invisible(file)} {reason}" for file, reason in folder.unread.items())
         return f"{text}. It cannot be trusted: {why}. To allow it anyway, pass --config {name}"
     return f"{text}. To allow it, run `glidepath trust` or pass --config {name}"
 
@@ -189,20 +193,20 @@ def _name(folder: Folder) -> str:
 
 
 def _file(folder: Folder, name: str) -> str:
-    lead = f" -> {revealed(folder.links[name])}" if name in folder.links else ""
-    return f"{revealed(name)}{lead} ({len(folder.files[name]):,} bytes)"
+    lead = f" -> {escape_invisible(folder.links[name])}" if name in folder.links else ""
+    return f"{escape_invisible(name)}{lead} ({len(folder.files[name]):,} bytes)"
 
 
 def _and(names: Sequence[str]) -> str:
     return " and ".join(filter(None, [", ".join(names[:-1]), *names[-1:]]))
 
 
-def _wrapped(text: str, width: int) -> str:
+def _wrap_text(text: str, width: int) -> str:
     """A text of ours, wrapped to the terminal's width."""
     return fill(text, max(width - 1, 20), subsequent_indent="    ", break_long_words=False, break_on_hyphens=False)
 
 
-def _line(world: World) -> str:
+def _line(world: CliContext) -> str:
     """One line from the terminal, past what Python may have buffered; empty at the end of the input."""
     try:
         descriptor = world.stdin.fileno()

@@ -9,14 +9,14 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from glidepath.cli.agent_maker import find_object
-from glidepath.cli.secrets_given import checked_secrets
-from glidepath.cli.stores import DEFAULT_STORE, SERVE_STORE, check_store, make_store, redacted_store
+from glidepath.cli.secrets_given import check_secrets
+from glidepath.cli.stores import DEFAULT_STORE, SERVE_STORE, check_store, make_store, open_redacted_store
 from glidepath.cli.way_in import WayIn
 from glidepath.errors import ConfigurationError
 from glidepath.tools.advice import closest
 
 if TYPE_CHECKING:
-    from glidepath.cli.world import World
+    from glidepath.cli.world import CliContext
     from glidepath.spi.sessions import SessionStore
 
 DEFAULT_NAME = "agent"  # what an agent is called whose maker did not name it
@@ -24,7 +24,7 @@ STOPPED = 130
 EVERYWHERE = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - all interfaces, and where a browser here finds them
 
 
-def named_agents(said: list[str], world: World) -> dict[str, Any]:
+def load_agents(said: list[str], world: CliContext) -> dict[str, Any]:
     """The agents that flags name, each under its name on the server; raises `ConfigurationError`."""
     agents: dict[str, Any] = {}
     for one in said:
@@ -41,7 +41,7 @@ def named_agents(said: list[str], world: World) -> dict[str, Any]:
     return agents
 
 
-def find_agent(path: str, world: World, said: str = "") -> Any:
+def find_agent(path: str, world: CliContext, said: str = "") -> Any:
     """What the MODULE:NAME of an --agent flag names; raises `ConfigurationError` in the words of that flag."""
     flag, path = f"--agent {said or path}", path.removeprefix("python:")
     module, _, name = path.partition(":")
@@ -65,7 +65,7 @@ def find_agent(path: str, world: World, said: str = "") -> Any:
 def serve(
     agents: dict[str, Any],
     options: argparse.Namespace,
-    world: World,
+    world: CliContext,
     store: SessionStore | None = None,
     *,
     demo: bool = False,
@@ -73,24 +73,24 @@ def serve(
     path: str = "",
 ) -> int:
     """Serve these agents until the process is stopped; `path` is the door that the operator asked for."""
-    from glidepath.cli.extras import needed
+    from glidepath.cli.extras import require_extra
 
-    needed("starlette", "serve")
-    needed("uvicorn", "serve")
+    require_extra("starlette", "serve")
+    require_extra("uvicorn", "serve")
     from glidepath.cli.gate_server import gate_maker
     from glidepath.serve import app
     from glidepath.serve.listener import listen
 
-    secrets = checked_secrets(options, world)
+    secrets = check_secrets(options, world)
     if store is None:
-        store = _chosen_store(agents, options.store, world, options.redact, default_store)
+        store = _choose_store(agents, options.store, world, options.redact, default_store)
     application = app(
         agents,
         store=store,
         token=secrets.tokens(),
         max_runs=options.max_runs,
         on_disconnect=options.on_disconnect,
-        allowed_hosts=[*options.allowed_host, *([] if options.host in EVERYWHERE else [_shown(options.host)])],
+        allowed_hosts=[*options.allowed_host, *([] if options.host in EVERYWHERE else [_format_host(options.host)])],
         allow_origins=options.allow_origin,
         mcp_name=getattr(options, "name", "glidepath"),
         prefix=options.prefix,
@@ -99,7 +99,7 @@ def serve(
         gate=gate_maker(options, store, world) if getattr(options, "gate", None) else None,
     )
     try:
-        bound = _bound(options.host, options.port)
+        bound = _bind_socket(options.host, options.port)
     except OSError as error:
         raise ConfigurationError(
             f"cannot listen on {options.host}:{options.port}: {error.strerror or error}; pass another --port"
@@ -120,7 +120,7 @@ def serve(
     return 0
 
 
-def _way_in(application: Any, address: str, port: int, world: World) -> WayIn | None:
+def _way_in(application: Any, address: str, port: int, world: CliContext) -> WayIn | None:
     """A file that opens the deck, which only its owner can read. None when the page is not there."""
     from glidepath.serve.static_files import MISSING, STATIC
 
@@ -141,7 +141,7 @@ def _way_in(application: Any, address: str, port: int, world: World) -> WayIn | 
     return page
 
 
-def _bound(host: str, port: int) -> socket.socket:
+def _bind_socket(host: str, port: int) -> socket.socket:
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     # asyncio turns Nagle off only where the socket says that it is TCP; otherwise a small answer takes 40 ms.
     bound = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
@@ -156,10 +156,10 @@ def _bound(host: str, port: int) -> socket.socket:
 
 def address_of(host: str, port: int, *, tls: bool = False) -> str:
     """Where a client on this machine finds what listens here."""
-    return f"http{'s' if tls else ''}://{_shown(EVERYWHERE.get(host, host))}:{port}"
+    return f"http{'s' if tls else ''}://{_format_host(EVERYWHERE.get(host, host))}:{port}"
 
 
-def _shown(host: str) -> str:
+def _format_host(host: str) -> str:
     return f"[{host}]" if ":" in host else host
 
 
@@ -172,23 +172,23 @@ def _open_browser(address: str) -> None:
         return  # the address was printed
 
 
-def deck(options: argparse.Namespace, world: World) -> int:
+def deck(options: argparse.Namespace, world: CliContext) -> int:
     """The deck over a store."""
     if options.demo:
         from glidepath.serve.demo import demo_agents
         from glidepath.sessions import MemoryStore
 
-        return serve({**demo_agents(), **named_agents(options.agent, world)}, options, world, MemoryStore(), demo=True)
-    secrets = checked_secrets(options, world)
+        return serve({**demo_agents(), **load_agents(options.agent, world)}, options, world, MemoryStore(), demo=True)
+    secrets = check_secrets(options, world)
     if secrets.view is not None and not (options.store or world.environ.get("GLIDEPATH_STORE")):
         raise ConfigurationError(
             "the default store has your own chats, which a view token must not show: name another store with --store"
         )
-    return serve(named_agents(options.agent, world), options, world, default_store=DEFAULT_STORE)
+    return serve(load_agents(options.agent, world), options, world, default_store=DEFAULT_STORE)
 
 
-def _chosen_store(
-    agents: dict[str, Any], said: str | None, world: World, hook: str | None = None, default: str = SERVE_STORE
+def _choose_store(
+    agents: dict[str, Any], said: str | None, world: CliContext, hook: str | None = None, default: str = SERVE_STORE
 ) -> Any:
     """The store named by a flag or GLIDEPATH_STORE, else the agents' own, else `default`; `none` means no store."""
     said = said or world.environ.get("GLIDEPATH_STORE")
@@ -198,22 +198,22 @@ def _chosen_store(
     if own is not None and not said:
         return own
     check_store(said or default, world, new=bool(agents))
-    return redacted_store(said or default, hook, world)
+    return open_redacted_store(said or default, hook, world)
 
 
-def export(options: argparse.Namespace, world: World) -> int:
+def export(options: argparse.Namespace, world: CliContext) -> int:
     """Write one run into a file."""
     import asyncio
     from pathlib import Path
 
-    from glidepath.cli.extras import needed
-    from glidepath.cli.session_names import session_named
+    from glidepath.cli.extras import require_extra
+    from glidepath.cli.session_names import find_session
 
-    needed("starlette", "serve")
-    from glidepath.serve.deck_export import exported_page, exported_run
+    require_extra("starlette", "serve")
+    from glidepath.serve.deck_export import export_page, export_run
     from glidepath.serve.event_log import log_for
     from glidepath.serve.hub import Hub
-    from glidepath.serve.refusals import Refused
+    from glidepath.serve.refusals import HttpError
     from glidepath.serve.store_reader import StoreReader
 
     if not options.run or not options.file:
@@ -225,9 +225,9 @@ def export(options: argparse.Namespace, world: World) -> int:
         run = options.run
         try:
             with suppress(ConfigurationError):  # the id of a run, perhaps
-                run = await session_named(store, run)
-            return await exported_run(StoreReader(Hub({}, store, log, measured=False)), run)
-        except Refused as refused:
+                run = await find_session(store, run)
+            return await export_run(StoreReader(Hub({}, store, log, measured=False)), run)
+        except HttpError as refused:
             raise ConfigurationError(str(refused).replace("GET /api/runs", "`glidepath runs list`")) from None
         finally:
             await log.close()
@@ -235,7 +235,7 @@ def export(options: argparse.Namespace, world: World) -> int:
 
     from glidepath.cli.private_files import write_private
 
-    page = exported_page(asyncio.run(read()))
+    page = export_page(asyncio.run(read()))
     path = world.folder / Path(options.file).expanduser()
     try:
         write_private(path, page.encode())

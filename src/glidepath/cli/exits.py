@@ -24,13 +24,13 @@ def exit_code(result: RunResult, signal: int | None = None, *, landed_ok: bool =
     if result.state is AgentState.ERROR:
         stuck = result.outcome is not LoopOutcome.FAILED and result.cause is not None and result.cause.action == "land"
         return 2 if _never_began(result) else STUCK if stuck else 1
-    wrapped_up = result.outcome is LoopOutcome.WRAPPED_UP and not _withdrawn(result)
+    wrapped_up = result.outcome is LoopOutcome.WRAPPED_UP and not _is_withdrawn_finish(result)
     if wrapped_up or result.outcome in (LoopOutcome.CUT_OFF, LoopOutcome.CANCELLED) or result.state in _LANDED:
         return 0 if landed_ok and result.ok else 3
     return 0
 
 
-def _withdrawn(result: RunResult) -> bool:
+def _is_withdrawn_finish(result: RunResult) -> bool:
     """True when no limit was near: a guard has taken a tool away, and the agent has finished by itself."""
     return result.state is AgentState.COMPLETED and result.cause is not None and result.cause.action == "withdraw"
 

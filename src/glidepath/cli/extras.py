@@ -9,6 +9,6 @@ from glidepath import errors
 _PACKAGES = {"acp": "agent-client-protocol"}  # where a module and its package have different names
 
 
-def needed(module: str, extra: str = "cli") -> Any:
+def require_extra(module: str, extra: str = "cli") -> Any:
     """The module; raises `ConfigurationError` naming the extra to install if it is missing."""
-    return errors.needed(module, f"this command needs {_PACKAGES.get(module, module.partition('.')[0])}", extra)
+    return errors.require_extra(module, f"this command needs {_PACKAGES.get(module, module.partition('.')[0])}", extra)

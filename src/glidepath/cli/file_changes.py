@@ -10,11 +10,11 @@ from typing import Any, NamedTuple
 
 from glidepath.cli.agent_maker import workspace_folder
 from glidepath.cli.layers import LoadedSettings
-from glidepath.cli.shown import revealed, width_of
-from glidepath.cli.world import World
+from glidepath.cli.shown import escape_invisible, width_of
+from glidepath.cli.world import CliContext
 from glidepath.errors import ToolError
 from glidepath.messages import Message
-from glidepath.plurals import how_many
+from glidepath.plurals import pluralize
 from glidepath.spi import Ask, Plugin, ToolCallContext
 from glidepath.tools import Tool
 from glidepath.workspace import Workspace, file_tools
@@ -81,7 +81,7 @@ class Changes(Plugin):
         if self._turns[-1]:
             self._turns.append([])
 
-    def done(self, call_id: str) -> Change | None:
+    def take_done(self, call_id: str) -> Change | None:
         """What a call changed, now that it has ended; None when that is not known."""
         begun = self._begun.pop(call_id, None)
         if begun is None:
@@ -98,7 +98,7 @@ class Changes(Plugin):
         self._turns[-1].append(change)
         return change
 
-    def planned(self, name: str, arguments: Mapping[str, Any], tools: Iterable[Tool]) -> Change | NoChange | None:
+    def plan_change(self, name: str, arguments: Mapping[str, Any], tools: Iterable[Tool]) -> Change | NoChange | None:
         """What a call would change; None for any tool but the `write` and `edit` of the workspace."""
         if not edits_workspace(name, tools):
             return None
@@ -127,7 +127,7 @@ class Changes(Plugin):
                 first[change.path] = Change(change.path, known.before, change.after)
         return [change for change in first.values() if change.before != change.after]
 
-    def unseen(self, messages: Sequence[Message]) -> str:
+    def describe_unseen(self, messages: Sequence[Message]) -> str:
         """A sentence about changes in this conversation that were made before this object was there; or nothing."""
         done = {one.call_id for one in messages if one.role == "tool_result" and not one.is_error} - self._seen
         calls = [call for one in messages if one.role == "assistant" for call in one.tool_calls]
@@ -158,7 +158,7 @@ class Changes(Plugin):
         return said + (told if len(left) < len(tried) else [])
 
     def _put_back(self, change: Change) -> tuple[bool, str]:
-        name = revealed(change.path)
+        name = escape_invisible(change.path)
         try:
             if self._read(change.path) != change.after:
                 return False, f"{name}: left alone, because it has been changed since"
@@ -197,15 +197,15 @@ def difference(change: Change, width: int, *, context: int = 3, most: int = 0) -
         if line.startswith("@@"):
             rows += [_GUTTER + ".."] if rows else []
             continue
-        rows += _folded(line[0], line[1:], width)
+        rows += _fold_line(line[0], line[1:], width)
     if change.before == change.after:
-        return [f"  {revealed(change.path)} (no change: the file has this text already)"]
+        return [f"  {escape_invisible(change.path)} (no change: the file has this text already)"]
     added = sum(row.startswith(f"{_GUTTER}+") for row in rows)
     removed = sum(row.startswith(f"{_GUTTER}-") for row in rows)
     if most and len(rows) > most:
-        rows = [*rows[:most], f"{_GUTTER}.. {how_many(len(rows) - most, 'more row')}"]
+        rows = [*rows[:most], f"{_GUTTER}.. {pluralize(len(rows) - most, 'more row')}"]
     tail = ", ".join(filter(None, [kind, f"+{added} -{removed}"]))
-    return [f"  {revealed(change.path)} ({tail})", *rows]
+    return [f"  {escape_invisible(change.path)} ({tail})", *rows]
 
 
 def _lines(text: str | None) -> list[str]:
@@ -215,10 +215,10 @@ def _lines(text: str | None) -> list[str]:
     return lines[:-1] if lines[-1] == "" else [*lines[:-1], f"{lines[-1]} (no line end)"]
 
 
-def _folded(sign: str, text: str, width: int) -> Iterable[str]:
+def _fold_line(sign: str, text: str, width: int) -> Iterable[str]:
     """A line in as many rows as it needs; each of them has its sign."""
     room = max(width - len(_GUTTER) - 2, 8)
-    shown = revealed(text, keep="\t").replace("\t", "    ")
+    shown = escape_invisible(text, keep="\t").replace("\t", "    ")
     while True:
         cut = room if shown.isascii() else next((n for n in range(len(shown), 0, -1) if width_of(shown[:n]) <= room), 1)
         yield f"{_GUTTER}{sign} {shown[:cut]}"
@@ -227,13 +227,13 @@ def _folded(sign: str, text: str, width: int) -> Iterable[str]:
             return
 
 
-def colored(rows: Sequence[str]) -> list[tuple[str, str]]:
+def color_rows(rows: Sequence[str]) -> list[tuple[str, str]]:
     """Every row with its color: green for added, red for removed."""
     colors = {f"{_GUTTER}+": "green", f"{_GUTTER}-": "red", f"{_GUTTER}.": "dim"}
     return [(row, colors.get(row[: len(_GUTTER) + 1], "")) for row in rows]
 
 
-def make_changes(settings: LoadedSettings, world: World) -> Changes:
+def make_changes(settings: LoadedSettings, world: CliContext) -> Changes:
     """The plugin that follows writes and edits; with --edits ask, it asks a person about each."""
     workspace = Workspace(workspace_folder(settings, world), allow_protected=settings.get("allow_protected") or ())
     return Changes(workspace, asking=settings.get("edits") == "ask")

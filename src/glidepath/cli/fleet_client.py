@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import argparse
 
-from glidepath.cli.world import World
+from glidepath.cli.world import CliContext
 from glidepath.errors import ConfigurationError
-from glidepath.quantities import seconds_meant
+from glidepath.quantities import parse_seconds
 
 
 def add_store_flag(parser: argparse.ArgumentParser, *, again: bool = False) -> None:
@@ -17,7 +17,7 @@ def add_store_flag(parser: argparse.ArgumentParser, *, again: bool = False) -> N
     parser.add_argument("--redact", metavar="NAME", default=argparse.SUPPRESS if again else None, help=text)
 
 
-def fleet_address(options: argparse.Namespace, world: World) -> str:
+def fleet_address(options: argparse.Namespace, world: CliContext) -> str:
     """The address of the fleet's database; raises `ConfigurationError` if it is missing or malformed."""
     address = options.store or world.environ.get("GLIDEPATH_STORE")
     if not address:
@@ -43,7 +43,7 @@ def _readable(address: str) -> bool:
 
 def seconds(text: str) -> float:
     """A time as people write it, in seconds: 2, 2.5, 10s, 5m, 1h30m."""
-    found = seconds_meant(text)
+    found = parse_seconds(text)
     if not isinstance(found, float):
         raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds, such as 10s or 2m")
     return found

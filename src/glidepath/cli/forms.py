@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from glidepath.cli.shown import revealed, wrapped
+from glidepath.cli.shown import escape_invisible, wrap_lines
 from glidepath.outcome import PendingCall
 from glidepath.run import Decision, answer, approve, deny
 
@@ -17,7 +17,7 @@ _YES, _NO = ("y", "yes", "true"), ("n", "no", "false")
 
 async def fill_in(pending: PendingCall, width: int, ask: AskPerson) -> Decision | None:
     """A person's answer to a form, or their refusal; None when they left."""
-    rows = list(wrapped(pending.reason, width))
+    rows = list(wrap_lines(pending.reason, width))
     form = pending.form or {}
     properties = form.get("properties")
     fields = properties if isinstance(properties, Mapping) else {}
@@ -52,7 +52,9 @@ async def _field(name: str, shape: Mapping[str, Any], ask: AskPerson, width: int
     """One answer, asked for until it can be read; None when the person left."""
     note: list[str] = []
     while True:
-        said = await ask([*_about(name, shape, width), *note], f"{revealed(name)}{'' if needed else ' (optional)'}: ")
+        said = await ask(
+            [*_about(name, shape, width), *note], f"{escape_invisible(name)}{'' if needed else ' (optional)'}: "
+        )
         if said is None:
             return None
         word = said.strip()
@@ -78,7 +80,7 @@ def _about(name: str, shape: Mapping[str, Any], width: int) -> list[str]:
     if "default" in shape:
         words.append(f"default {shape['default']}")
     more = "" if len(words) == 1 else f" ({'; '.join(words[1:])})"
-    return list(wrapped(words[0] + more, width))
+    return list(wrap_lines(words[0] + more, width))
 
 
 def _read(word: str, shape: Mapping[str, Any]) -> Any:

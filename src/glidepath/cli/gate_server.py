@@ -16,14 +16,14 @@ from typing import TYPE_CHECKING, Any
 from glidepath.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from glidepath.cli.world import World
+    from glidepath.cli.world import CliContext
     from glidepath.gate.gate_toml import GateConfig
 
 STOPPED = 130
 _LAST_PORT = 65_535
 
 
-def serve(options: argparse.Namespace, world: World) -> int:
+def serve(options: argparse.Namespace, world: CliContext) -> int:
     """Serve until the process is stopped."""
     from glidepath.cli.deck_server import EVERYWHERE, address_of
     from glidepath.cli.secrets_given import check_tls
@@ -36,7 +36,7 @@ def serve(options: argparse.Namespace, world: World) -> int:
     check_tls(options)
     check_bind(options.host, token=True, tls=options.tls_cert is not None, behind_proxy=options.behind_proxy)
     config = load_config(world.folder / Path(options.config).expanduser(), world.environ)
-    store = _chosen_store(options.store, world)
+    store = _choose_store(options.store, world)
     key = f"gate-{secrets.token_urlsafe(32)}"
     hosts = [*options.allowed_host, *([] if options.host in EVERYWHERE else [options.host])]
     gate = ServedGate(
@@ -62,12 +62,12 @@ def serve(options: argparse.Namespace, world: World) -> int:
     return 0
 
 
-def gate_maker(options: argparse.Namespace, store: Any, world: World) -> Callable[[str], Any]:
+def gate_maker(options: argparse.Namespace, store: Any, world: CliContext) -> Callable[[str], Any]:
     """What makes the gate of `glidepath serve` under /gate/, with the same token, keys and store."""
     from glidepath.cli.deck_server import EVERYWHERE
-    from glidepath.cli.extras import needed
+    from glidepath.cli.extras import require_extra
 
-    needed("aiohttp", "gate")
+    require_extra("aiohttp", "gate")
     from glidepath.gate.gate_toml import load_config
     from glidepath.gate.served_gate import ServedGate
     from glidepath.serve.locks import keys_for
@@ -88,7 +88,7 @@ def gate_maker(options: argparse.Namespace, store: Any, world: World) -> Callabl
     return make
 
 
-def print_env(options: argparse.Namespace, world: World) -> int:
+def print_env(options: argparse.Namespace, world: CliContext) -> int:
     """Print what points a shell at a gate of the same user that runs now; an error when there is none."""
     from glidepath.gate.launchers import KEY_VARIABLE, URL_VARIABLE, VENDORS
 
@@ -173,7 +173,7 @@ def _find_running(port: int | None) -> dict[str, Any]:
     return running[0][1]  # type: ignore[no-any-return]
 
 
-def _chosen_store(said: str | None, world: World) -> Any:
+def _choose_store(said: str | None, world: CliContext) -> Any:
     from glidepath.cli.stores import NO_STORE, SERVE_STORE, check_store, make_store
 
     name = said or world.environ.get("GLIDEPATH_STORE") or SERVE_STORE

@@ -6,22 +6,22 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from glidepath.cli.folder import COMMANDS
-from glidepath.cli.world import World
+from glidepath.cli.world import CliContext
 
 AGENTS = "AGENTS.md"
 _MOST = 64_000
 
 
-def project_instructions(world: World, *, wanted: bool = True) -> str:
+def project_instructions(world: CliContext, *, wanted: bool = True) -> str:
     """What AGENTS.md in this folder says; empty without one, and in a folder that nobody trusts.
 
     A line on the error stream says which of the two it is; in a pipe only that a file is left out.
     """
     if not wanted or not (world.folder / AGENTS).is_file():
         return ""
-    from glidepath.cli.trust import trusted_files
+    from glidepath.cli.trust import read_trusted_files
 
-    trusted, files = trusted_files(world.folder)
+    trusted, files = read_trusted_files(world.folder)
     text = files.get(AGENTS, b"").decode("utf-8", "replace").strip()
     if not trusted:
         world.note_once(f"{AGENTS} is not used: this folder is not trusted. `glidepath trust` trusts it.")
@@ -33,7 +33,7 @@ def project_instructions(world: World, *, wanted: bool = True) -> str:
     return text[:_MOST]
 
 
-def own_commands(world: World) -> Mapping[str, str]:
+def own_commands(world: CliContext) -> Mapping[str, str]:
     """The slash commands of this folder and of its user, by name: the text that each of them sends.
 
     A file `review.md` in `.glidepath/commands`, or in `commands` of the user's configuration folder, is `/review`.
@@ -48,9 +48,9 @@ def own_commands(world: World) -> Mapping[str, str]:
             except (OSError, ValueError):
                 continue
     if (world.folder / COMMANDS).is_dir():
-        from glidepath.cli.trust import trusted_files
+        from glidepath.cli.trust import read_trusted_files
 
-        trusted, files = trusted_files(world.folder)
+        trusted, files = read_trusted_files(world.folder)
         if not trusted and any(name.startswith(f"{COMMANDS}/") for name in files):
             world.note_once(f"{COMMANDS} is not used: this folder is not trusted. `glidepath trust` trusts it.")
         for name, data in files.items() if trusted else ():

@@ -20,7 +20,7 @@ from glidepath.cli.folder import CONFIGURATION, MOST_BYTES, Folder, look
 from glidepath.cli.setting_values import OFF, read_text, read_value
 from glidepath.cli.settings import BY_KEY, BY_SEED, SECTIONS, SETTINGS, variable
 from glidepath.cli.usage_errors import wrong_variable
-from glidepath.cli.world import World
+from glidepath.cli.world import CliContext
 from glidepath.errors import ConfigurationError, close_to
 from glidepath.setting import Setting
 
@@ -65,7 +65,7 @@ class LoadedSettings:
         """The value, or None when it is not set and has no default."""
         return self.known[key].value if key in self.known else None
 
-    def said(self, key: str) -> bool:
+    def is_set_by_person(self, key: str) -> bool:
         """True when a person set it: not a default, and not a file from an untrusted folder."""
         untrusted = self.file.name if self.file is not None and self.found and not self.trusted else None
         origin = self.origin(key)
@@ -76,7 +76,9 @@ class LoadedSettings:
         return self.known[key].origin if key in self.known else "default"
 
 
-def gather(options: Namespace, world: World, *, ask: bool = True, only: Collection[str] = BY_KEY) -> LoadedSettings:
+def gather(
+    options: Namespace, world: CliContext, *, ask: bool = True, only: Collection[str] = BY_KEY
+) -> LoadedSettings:
     """The settings of a command; raises `ConfigurationError` naming the file, variable or flag that is wrong.
 
     If the file needs trust for one of the settings in `only`, a person is asked; without `ask`, or without a
@@ -114,7 +116,7 @@ def _text(spoken: Mapping[str, Known]) -> bool:
 # --- a file -----------------------------------------------------------------------------------------------------
 
 
-def _file(options: Namespace, world: World) -> tuple[Path | None, Folder | None]:
+def _file(options: Namespace, world: CliContext) -> tuple[Path | None, Folder | None]:
     """The file to read; with its folder if it was found there rather than named."""
     if getattr(options, "no_config", False):
         return None, None

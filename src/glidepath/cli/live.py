@@ -11,13 +11,13 @@ from rich.live import Live
 from rich.text import Text
 
 from glidepath import events
-from glidepath.cli.file_changes import Changes, colored, difference
+from glidepath.cli.file_changes import Changes, color_rows, difference
 from glidepath.cli.markup import Blocks, MarkupBlock, renderable
 from glidepath.cli.screens import answer_of, console_on, ending, write_answer
 from glidepath.cli.status import Status, arguments_line, clip, closing_line, guard_line, printable, status_line
-from glidepath.cli.world import World
+from glidepath.cli.world import CliContext
 from glidepath.outcome import LoopOutcome, RunResult
-from glidepath.plurals import how_many
+from glidepath.plurals import pluralize
 
 _FRAMES = "\u280b\u2819\u2839\u2838\u283c\u2834\u2826\u2827\u2807\u280f"
 _SIGNS = {"call": "\u25b8", "result": "\u2514", "failed": "\u2717", "note": "!", "dot": " \u00b7 "}
@@ -39,7 +39,7 @@ class LiveScreen:
 
     def __init__(
         self,
-        world: World,
+        world: CliContext,
         status: Status,
         *,
         echo: bool,
@@ -194,9 +194,9 @@ class LiveScreen:
             self._place(left)
 
     def _result(self, event: events.ToolEnded) -> None:
-        change = None if self._changes is None else self._changes.done(event.call_id)
+        change = None if self._changes is None else self._changes.take_done(event.call_id)
         if change is not None:
-            for row, color in colored(difference(change, self._width(), most=_DIFF_ROWS)):
+            for row, color in color_rows(difference(change, self._width(), most=_DIFF_ROWS)):
                 self._print(row, color or "dim")
             return
         lines = [line.rstrip() for line in event.result.text.splitlines() if line.strip()] or ["(nothing)"]
@@ -206,6 +206,6 @@ class LiveScreen:
             sign, style = self._signs["failed"], "red"
         for number, line in enumerate(lines[: self._rows]):
             last = number == min(len(lines), self._rows) - 1
-            tail = f" (+{how_many(more, 'line')})" if last and more > 0 else ""
+            tail = f" (+{pluralize(more, 'line')})" if last and more > 0 else ""
             shown = f"  {line}" if number else f"{sign} {line.strip()}"
             self._print(clip(shown, self._width() - len(tail)) + tail, style)

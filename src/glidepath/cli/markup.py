@@ -204,7 +204,7 @@ class _PieceOfTable(TableElement):
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         table = Table(box=SIMPLE, pad_edge=False, show_edge=False, show_header=self.first, collapse_padding=True)
         heads = self.header.row.cells if self.header is not None and self.header.row is not None else []
-        for head, width in zip(heads, _fitted(self.columns, options.max_width), strict=False):
+        for head, width in zip(heads, _fit_columns(self.columns, options.max_width), strict=False):
             head.content.stylize("markdown.table.header")
             table.add_column(head.content, width=width)
         for row in self.body.rows if self.body is not None else []:
@@ -212,7 +212,7 @@ class _PieceOfTable(TableElement):
         yield table
 
 
-def _fitted(columns: Sequence[int], room: int) -> list[int]:
+def _fit_columns(columns: Sequence[int], room: int) -> list[int]:
     """These widths, the widest ones smaller until they fit."""
     left = max(room - _GAP * len(columns), _LEAST * len(columns))
     fitted: dict[int, int] = {}

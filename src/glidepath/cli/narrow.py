@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from glidepath.cli.settings import BY_KEY
-from glidepath.cli.shown import quoted
+from glidepath.cli.shown import quote_value
 from glidepath.setting import HIGHER, INSIDE, LOWER, LOWER_NOT_ZERO, Setting
 
 _WISHES = {
@@ -39,7 +39,7 @@ _NAMING = ("model", "fallback_models", "tools")
 _EFFECTS = {"python:": "runs Python code", "openai-compatible:": "gets your GLIDEPATH_API_KEY"}
 
 
-def beyond(values: Mapping[str, Any], folder: Path) -> list[str]:
+def exceeding(values: Mapping[str, Any], folder: Path) -> list[str]:
     """The keys whose values do more than narrow, in the order of the file. `folder` is where the file lies."""
     fallback: dict[str, Any] | None = None
     found = []
@@ -52,15 +52,15 @@ def beyond(values: Mapping[str, Any], folder: Path) -> list[str]:
     return found
 
 
-def wish(key: str, value: object, folder: Path) -> tuple[str, str]:
+def effect_of(key: str, value: object, folder: Path) -> tuple[str, str]:
     """In plain words what a value would do, and the value itself: on one line, all of it."""
-    setting, shown = BY_KEY[key], quoted(value)
+    setting, shown = BY_KEY[key], quote_value(value)
     text = _WISHES.get(key, setting.help)
     if setting.found in (LOWER, LOWER_NOT_ZERO, HIGHER):
-        text += f"; without the file: {quoted(_defaults().get(key))}"
+        text += f"; without the file: {quote_value(_defaults().get(key))}"
     if setting.found == INSIDE:
-        place = _resolved(value, folder)
-        shown += "" if place is None or str(place) == value else f" = {quoted(str(place))}"
+        place = _resolve_path(value, folder)
+        shown += "" if place is None or str(place) == value else f" = {quote_value(str(place))}"
     names = [name for name in (value if isinstance(value, tuple) else (value,)) if isinstance(name, str)]
     for start, effect in _EFFECTS.items():
         if key in _NAMING and any(name.startswith(start) for name in names):
@@ -70,8 +70,8 @@ def wish(key: str, value: object, folder: Path) -> tuple[str, str]:
 
 def _narrows(setting: Setting, value: object, default: object, folder: Path) -> bool:
     if setting.found == INSIDE:
-        place = _resolved(value, folder)
-        return place is not None and place.is_relative_to(folder.resolve()) and not _protected(place, folder)
+        place = _resolve_path(value, folder)
+        return place is not None and place.is_relative_to(folder.resolve()) and not _is_protected(place, folder)
     return setting.narrows(value, default)
 
 
@@ -84,7 +84,7 @@ def _defaults() -> dict[str, Any]:
     return {key: value.value if isinstance(value, Enum) else value for key, value in known.items()}
 
 
-def _protected(place: Path, folder: Path) -> bool:
+def _is_protected(place: Path, folder: Path) -> bool:
     """True for a folder such as `.git/hooks`: as a workspace, what is in it would not be recognized any more."""
     from glidepath.workspace.protected import Protection
 
@@ -92,7 +92,7 @@ def _protected(place: Path, folder: Path) -> bool:
     return Protection().refusal(steps, entering=True) is not None
 
 
-def _resolved(text: object, folder: Path) -> Path | None:
+def _resolve_path(text: object, folder: Path) -> Path | None:
     try:
         return (folder / Path(str(text)).expanduser()).resolve()
     except (OSError, RuntimeError, ValueError):

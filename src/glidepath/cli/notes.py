@@ -24,7 +24,7 @@ def add_decision(parser: argparse.ArgumentParser, *, required: bool) -> None:
     parser.add_argument("text", nargs="*", help="the reason, for deny; the result, for answer")
 
 
-def decided(options: argparse.Namespace) -> dict[str, Decision]:
+def read_decision(options: argparse.Namespace) -> dict[str, Decision]:
     """The decision in the options; empty without one."""
     from glidepath.errors import ConfigurationError
     from glidepath.run import answer, approve, deny
@@ -54,7 +54,7 @@ def ways_on(session: str, settings: LoadedSettings, result: RunResult | None) ->
     yield f"to continue: {resume_line(session, settings, result)}"
 
 
-def used_of(key: str, result: RunResult | None) -> Any:
+def amount_used(key: str, result: RunResult | None) -> Any:
     """What a run has used of a limit, in the limit's own unit; 0 where nobody knows."""
     if result is None:
         return 0
@@ -69,8 +69,8 @@ def used_of(key: str, result: RunResult | None) -> Any:
 
 
 def _ways_to_decide(session: str, settings: LoadedSettings, result: RunResult) -> Iterator[str]:
-    from glidepath.cli.commands.run_command import said_flags
-    from glidepath.cli.shown import call_line, revealed
+    from glidepath.cli.commands.run_command import repeat_flags
+    from glidepath.cli.shown import call_line, escape_invisible
 
     of_store = settings.copy()
     of_store.known = {key: known for key, known in settings.known.items() if key == "store"}
@@ -80,20 +80,20 @@ def _ways_to_decide(session: str, settings: LoadedSettings, result: RunResult) -
         how, verdict = "to approve it (or write deny, or answer TEXT)", "approve"
         if one.form is not None:
             how, verdict = "it asks for a form: resume it on a terminal to fill it in, or to deny it", "deny"
-        call = shlex.quote(revealed(one.call.id))
-        yield " ".join([f"{how}: glidepath decide", shlex.quote(session), call, verdict, *said_flags(of_store)])
+        call = shlex.quote(escape_invisible(one.call.id))
+        yield " ".join([f"{how}: glidepath decide", shlex.quote(session), call, verdict, *repeat_flags(of_store)])
 
 
 def next_run_line(session: str, settings: LoadedSettings) -> str:
     """The command that gives a session another task, with the model, the tools and the store it was held with."""
     from glidepath.cli.chat_cards import card_flags
-    from glidepath.cli.commands.run_command import said_flags
+    from glidepath.cli.commands.run_command import repeat_flags
 
-    flags = [*said_flags(settings), *card_flags(session, settings)]
+    flags = [*repeat_flags(settings), *card_flags(session, settings)]
     return " ".join(["glidepath run -r", shlex.quote(session), *flags, "TEXT"])
 
 
-async def how_it_ended(store: SessionStore, session: str) -> str:
+async def describe_outcome(store: SessionStore, session: str) -> str:
     """The outcome of a session's last run; empty while it runs, and when it was interrupted.
 
     Raises `ConfigurationError` for a session of another program: it cannot be continued here.

@@ -9,9 +9,9 @@ from typing import Any, NoReturn
 
 from glidepath._version import VERSION
 from glidepath.cli.commands import COMMANDS
-from glidepath.cli.world import World
+from glidepath.cli.world import CliContext
 
-Execute = Callable[[argparse.Namespace, World], int]
+Execute = Callable[[argparse.Namespace, CliContext], int]
 
 _EPILOG = """\
 exit codes:
@@ -22,7 +22,7 @@ exit codes:
 """
 
 
-def parse(argv: Sequence[str], world: World) -> tuple[argparse.Namespace, Execute]:
+def parse(argv: Sequence[str], world: CliContext) -> tuple[argparse.Namespace, Execute]:
     """The options and the function that executes them; raises SystemExit for --help, --version and usage errors."""
     if list(argv[:1]) == ["help"]:
         argv = [*(word for word in argv[1:] if not word.startswith("-")), "--help"]
@@ -106,13 +106,13 @@ def _no_command(word: str) -> str:
 
 def _refuse_flag(argv: Sequence[str], parser: argparse.ArgumentParser) -> None:
     """End with the whole line for a flag that comes before its command, or without one; return for an unknown flag."""
-    from glidepath.cli.usage_errors import misplaced
+    from glidepath.cli.usage_errors import explain_misplaced
 
     command = next((word for word in argv if word in COMMANDS), None)
     meant = _Parser()
     import_module(f"glidepath.cli.commands.{command or 'run'}_command").add_arguments(meant)
     if argv[0].partition("=")[0] in meant.flags:
-        parser.error(misplaced(argv, command))
+        parser.error(explain_misplaced(argv, command))
 
 
 def _close_to(word: str, known: Iterable[str]) -> str | None:
@@ -158,10 +158,10 @@ class _Parser(argparse.ArgumentParser):
         raise argparse.ArgumentError(action, f"invalid choice: {value!r} (choose from {', '.join(choices)}){hint}")
 
     def _about(self, unknown: Sequence[str]) -> str:
-        from glidepath.cli.usage_errors import unexpected, unknown_flag
+        from glidepath.cli.usage_errors import explain_unexpected, unknown_flag
 
         flag = next((word.partition("=")[0] for word in unknown if word.startswith("-")), None)
-        return unexpected(unknown[0], self._actions) if flag is None else unknown_flag(flag, self._actions)
+        return explain_unexpected(unknown[0], self._actions) if flag is None else unknown_flag(flag, self._actions)
 
 
 class _Page(argparse.RawDescriptionHelpFormatter):

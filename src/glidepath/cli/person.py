@@ -12,7 +12,7 @@ from pathlib import Path
 
 from glidepath.cli.attachments import RAN
 from glidepath.cli.readable import readable
-from glidepath.plurals import how_many
+from glidepath.plurals import pluralize
 
 _SECONDS, _MOST, _SHOWN = 120.0, 30_000, 20
 _DRAINED = 1.0  # seconds for what is left in the pipe
@@ -22,7 +22,7 @@ _OVERWRITTEN = re.compile(r"[^\n]*\r(?=[^\n])")
 """A line that a command has drawn again, such as its progress."""
 
 
-async def run_as_person(command: str, folder: Path) -> tuple[int, str]:
+async def run_user_command(command: str, folder: Path) -> tuple[int, str]:
     """How a command in this folder ended, and the end of what it printed.
 
     After two minutes it is stopped, and when its task is cancelled; what it has printed by then is not lost.
@@ -80,12 +80,12 @@ def last_lines(code: int, output: str, clip: Callable[[str], str]) -> str:
     lines = output.splitlines()
     shown = [clip(line) for line in lines[-_SHOWN:]]
     if len(lines) > _SHOWN:
-        shown.insert(0, f"... {how_many(len(lines) - _SHOWN, 'line')} before")
+        shown.insert(0, f"... {pluralize(len(lines) - _SHOWN, 'line')} before")
     tail = [] if code == 0 else [f"({how_it_went(code)})"]
     return "\n".join([*shown, *tail]) or "(no output)"
 
 
-def sent_along(command: str, code: int, output: str) -> str:
+def describe_command_output(command: str, code: int, output: str) -> str:
     """What the model reads about a command."""
     fence = "`" * (1 + max(2, *map(len, re.findall("`+", output)), 0))  # one that the output cannot close
     return f"{RAN}{command}` ({how_it_went(code)}):\n{fence}text\n{output}\n{fence}"

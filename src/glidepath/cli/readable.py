@@ -17,10 +17,10 @@ def readable(text: str, instead: str = "") -> str:
     """
     if text.isascii() and text.isprintable():
         return text
-    return "".join(sign if sign.isprintable() or sign in "\n\t" else _shown(sign, instead) for sign in text)
+    return "".join(sign if sign.isprintable() or sign in "\n\t" else _replace_sign(sign, instead) for sign in text)
 
 
-def _shown(sign: str, instead: str) -> str:
+def _replace_sign(sign: str, instead: str) -> str:
     kind = category(sign)
     if kind == "Zs" or sign == _JOINER:
         return sign

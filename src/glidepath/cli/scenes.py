@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from glidepath.agent import Agent, Budget, Limits
 from glidepath.cli.shown import call_line
 from glidepath.cli.status import clip
-from glidepath.cli.world import World, screen_size
+from glidepath.cli.world import CliContext, screen_size
 from glidepath.events import GuardTripped, LandingStarted, ToolEnded, ToolStarted
 from glidepath.models import LocalModel
 from glidepath.outcome import LoopOutcome, RunResult
@@ -43,7 +43,7 @@ async def atlas(city: str) -> str:
     return ATLAS.get(city.strip(), f"{city} is not in the atlas. It has {', '.join(ATLAS)}.")
 
 
-def scripted() -> ScriptedModel:
+def make_scripted_model() -> ScriptedModel:
     """Replaces the embedded model: it calls its tool for as long as it has one, and fills its output cap."""
 
     def answer(request: ModelRequest) -> Turn:
@@ -61,7 +61,7 @@ def scripted() -> ScriptedModel:
 class DemoStage:
     """Plays the scenes on a model and prints what happens. Each answers False when the model itself failed."""
 
-    def __init__(self, model: Model, world: World) -> None:
+    def __init__(self, model: Model, world: CliContext) -> None:
         self._model = model
         self._world = world
         self._temperature = 0 if isinstance(model, LocalModel) else None
@@ -161,7 +161,7 @@ class DemoStage:
 
     def _line(self, text: str) -> None:
         """Print a text of ours in full, wrapped."""
-        self._world.write(wrapped(text, self._world, "   "))
+        self._world.write(wrap_text(text, self._world, "   "))
 
     def _quote(self, text: str) -> None:
         """Print one row of what the model or a tool said."""
@@ -171,12 +171,12 @@ class DemoStage:
         return room_on(self._world)
 
 
-def wrapped(text: str, world: World, indent: str = "") -> str:
+def wrap_text(text: str, world: CliContext, indent: str = "") -> str:
     """A text of ours as rows that fit the terminal."""
     rows = wrap(text, room_on(world), break_on_hyphens=False)
     return "".join(f"{indent}{row}\n" for row in rows)
 
 
-def room_on(world: World) -> int:
+def room_on(world: CliContext) -> int:
     """The columns of a row, without its indent."""
     return max(min(screen_size(world.stdout)[0], _WIDE) - _MARGIN, _NARROWEST)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TextIO
 from glidepath import _wire
 from glidepath.cli.shown import call_line
 from glidepath.cli.status import clip, printable
-from glidepath.cli.world import World
+from glidepath.cli.world import CliContext
 from glidepath.events import Event, ToolEnded, ToolStarted
 from glidepath.outcome import AgentState, LoopOutcome, RunResult
 
@@ -43,7 +43,7 @@ class PlainScreen:
 
     def __init__(
         self,
-        world: World,
+        world: CliContext,
         *,
         out: Path | None = None,
         quiet: bool = False,
@@ -127,7 +127,7 @@ def console_on(stream: TextIO, environ: Mapping[str, str]) -> Console:
     return Console(file=stream, highlight=False, no_color=plain, emoji=False, markup=False, _environ=environ)
 
 
-def write_answer(path: Path, text: str, world: World) -> None:
+def write_answer(path: Path, text: str, world: CliContext) -> None:
     """Write the answer to a file; a failure is reported, not raised, because the answer is on the screen."""
     try:
         path.write_text(f"{text.rstrip()}\n" if text else "", encoding="utf-8")

@@ -13,7 +13,7 @@ from glidepath._wire import Value
 from glidepath.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from glidepath.cli.world import World
+    from glidepath.cli.world import CliContext
 
 LAST_PORT = 65_535
 TOKEN, VIEW_TOKEN = "GLIDEPATH_SERVE_TOKEN", "GLIDEPATH_SERVE_VIEW_TOKEN"
@@ -35,7 +35,7 @@ class GivenSecrets(Value, frozen=True, kw_only=True):
         return {self.token or secrets.token_urlsafe(32): "control", self.view: "view"}
 
 
-def checked_secrets(options: argparse.Namespace, world: World) -> GivenSecrets:
+def check_secrets(options: argparse.Namespace, world: CliContext) -> GivenSecrets:
     """The secrets; raises `ConfigurationError` for an address that needs more of them than there are."""
     from glidepath.serve.locks import check_bind
 
@@ -50,7 +50,7 @@ def checked_secrets(options: argparse.Namespace, world: World) -> GivenSecrets:
     return GivenSecrets(token=token, view=view)
 
 
-def _secret(options: argparse.Namespace, world: World, name: str, variable: str) -> str | None:
+def _secret(options: argparse.Namespace, world: CliContext, name: str, variable: str) -> str | None:
     flag = f"--{name.replace('_', '-')}"
     if getattr(options, name) is not None:
         raise ConfigurationError(

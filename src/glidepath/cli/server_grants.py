@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
-from glidepath.cli.shown import folded, quoted, revealed
+from glidepath.cli.shown import escape_invisible, fold_line, quote_value
 
 _INDENT = " " * 6
 _FIRST = ("type", "command", "args", "url")
@@ -33,8 +33,10 @@ class ServerRight(NamedTuple):
     @property
     def question(self) -> str:
         """The question about it."""
-        more = f" ({quoted(self.value)})" if isinstance(self.value, Mapping) else ""
-        return f"Server {revealed(self.server)} asks for {self.key}: {_ASKED[self.key]}{more}. Allow that? [y/N]"
+        more = f" ({quote_value(self.value)})" if isinstance(self.value, Mapping) else ""
+        return (
+            f"Server {escape_invisible(self.server)} asks for {self.key}: {_ASKED[self.key]}{more}. Allow that? [y/N]"
+        )
 
 
 def server_rows(servers: Mapping[str, Any], width: int) -> Iterator[str]:
@@ -42,24 +44,26 @@ def server_rows(servers: Mapping[str, Any], width: int) -> Iterator[str]:
     from glidepath.mcp.config_file import variables_in
 
     for name, table in servers.items():
-        yield f"  - {revealed(str(name))}:"
+        yield f"  - {escape_invisible(str(name))}:"
         if not isinstance(table, Mapping):
-            yield folded(quoted(table), width, _INDENT)
+            yield fold_line(quote_value(table), width, _INDENT)
             continue
         for key in sorted(table, key=lambda key: _FIRST.index(key) if key in _FIRST else len(_FIRST)):
             yield from _rows_of(str(key), table[key], width)
         sent = variables_in(table)
         if sent:
             where = "that address" if "url" in table else "that program"
-            yield folded(f"Your environment: {', '.join(sent)} go to {where}.", width, _INDENT)
+            yield fold_line(f"Your environment: {', '.join(sent)} go to {where}.", width, _INDENT)
 
 
 def _rows_of(key: str, value: Any, width: int) -> Iterator[str]:
     if key in _TABLES and isinstance(value, Mapping):
         for inner, item in value.items():
-            yield folded(f"{revealed(key)}.{revealed(str(inner))}: {quoted(item)}", width, _INDENT)
+            yield fold_line(
+                f"{escape_invisible(key)}.{escape_invisible(str(inner))}: {quote_value(item)}", width, _INDENT
+            )
     else:
-        yield folded(f"{revealed(key)}: {quoted(value)}", width, _INDENT)
+        yield fold_line(f"{escape_invisible(key)}: {quote_value(value)}", width, _INDENT)
 
 
 def grants_of(servers: Mapping[str, Any]) -> list[ServerRight]:
@@ -75,7 +79,7 @@ def grants_of(servers: Mapping[str, Any]) -> list[ServerRight]:
     ]
 
 
-def shared_servers(data: bytes) -> Mapping[str, Any] | None:
+def parse_shared_servers(data: bytes) -> Mapping[str, Any] | None:
     """The servers of a `.mcp.json`, as they will be read; None if it cannot be read."""
     from glidepath import _wire
 

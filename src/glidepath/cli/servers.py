@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from glidepath.cli.layers import LoadedSettings
-from glidepath.cli.world import World
+from glidepath.cli.world import CliContext
 from glidepath.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -21,8 +21,8 @@ SHARED = ".mcp.json"
 _SERVERS_KEYS = ("servers", "pins", "lock")
 
 
-def configured_servers(
-    settings: LoadedSettings, world: World, *, ask: bool = True, artifacts: Path | None = None
+def load_servers(
+    settings: LoadedSettings, world: CliContext, *, ask: bool = True, artifacts: Path | None = None
 ) -> list[tuple[McpServer, str]]:
     """Every server with where it was configured; a name counts once, and the more deliberate place wins."""
     found: dict[str, tuple[McpServer, str]] = {}
@@ -42,9 +42,9 @@ def _with(server: McpServer, changes: dict[str, Any]) -> McpServer:
     return server.configured(**own)
 
 
-def _places(settings: LoadedSettings, world: World, *, ask: bool) -> list[tuple[Any, str]]:
+def _places(settings: LoadedSettings, world: CliContext, *, ask: bool) -> list[tuple[Any, str]]:
     named, table = settings.get("mcp_config"), settings.get("mcp")
-    shared = _shared(settings, world, ask=ask)
+    shared = _read_shared_servers(settings, world, ask=ask)
     if not named and not table and shared is None:
         return []
     from glidepath.mcp.config_file import read_server_file, read_servers
@@ -59,10 +59,10 @@ def _places(settings: LoadedSettings, world: World, *, ask: bool) -> list[tuple[
         _check(table, origin)
         own = read_servers(table.get("servers", {}), world.environ, where=origin, folder=folder)
         found = settings.found and settings.file is not None and origin.startswith(settings.file.name)
-        places.append((_narrowed(own, _refusals(world)) if found else own, origin))
+        places.append((_remove_refused_grants(own, _refusals(world)) if found else own, origin))
     if shared is not None:
         said = read_server_file(world.folder / SHARED, world.environ, shared)
-        places.append((_narrowed(said, _refusals(world)), SHARED))
+        places.append((_remove_refused_grants(said, _refusals(world)), SHARED))
     return places
 
 
@@ -80,7 +80,7 @@ def _check(table: Mapping[str, Any], origin: str) -> None:
         raise ConfigurationError(f"{origin}: mcp.lock must be the path of a file")
 
 
-def _shared(settings: LoadedSettings, world: World, *, ask: bool) -> bytes | None:
+def _read_shared_servers(settings: LoadedSettings, world: CliContext, *, ask: bool) -> bytes | None:
     """The bytes of `.mcp.json`, when a person trusts this folder as it is."""
     if settings.get("mcp_config") or not (world.folder / SHARED).is_file():
         return None
@@ -109,7 +109,7 @@ def _shared(settings: LoadedSettings, world: World, *, ask: bool) -> bytes | Non
     return folder.files[SHARED]
 
 
-def _refusals(world: World) -> frozenset[str]:
+def _refusals(world: CliContext) -> frozenset[str]:
     """The rights of servers that the person refused when they trusted this folder."""
     from glidepath.cli.trust import record_of
 
@@ -117,7 +117,7 @@ def _refusals(world: World) -> frozenset[str]:
     return frozenset() if known is None else frozenset(known.without)
 
 
-def _narrowed(servers: Sequence[McpServer], refused: frozenset[str]) -> list[McpServer]:
+def _remove_refused_grants(servers: Sequence[McpServer], refused: frozenset[str]) -> list[McpServer]:
     """The servers without what the person refused them."""
     from glidepath.cli.server_grants import WITHOUT
 
@@ -133,7 +133,7 @@ async def prompt_of(line: str, sources: Sequence[Any]) -> tuple[str | None, str]
     With it comes the origin of what a server says; empty for one that is trusted.
     Words are the prompt's arguments in their order, or `name=value`; the last one takes what is left.
     """
-    from glidepath.mcp.resource_tools import offered_prompts, prompt_text
+    from glidepath.mcp.resource_tools import list_prompts, prompt_text
     from glidepath.tools.sources import SourceError
 
     head, _, rest = line.strip().removeprefix("/").partition(" ")
@@ -144,7 +144,7 @@ async def prompt_of(line: str, sources: Sequence[Any]) -> tuple[str | None, str]
             continue
         supply = server.open()
         try:
-            for prompt in await offered_prompts(supply):
+            for prompt in await list_prompts(supply):
                 if wanted == "prompts":
                     words = " ".join(part if part in prompt.required else f"[{part}]" for part in prompt.arguments)
                     said.append(f"/{server.name}:{prompt.name} {words}  {prompt.description}".rstrip())
@@ -176,11 +176,11 @@ def _arguments(prompt: OfferedPrompt, words: str) -> dict[str, str]:
     return given
 
 
-def make_servers(settings: LoadedSettings, world: World) -> tuple[Any, ...]:
+def make_servers(settings: LoadedSettings, world: CliContext) -> tuple[Any, ...]:
     """The MCP servers whose tools the model may call; results too long for it go into the workspace."""
     from glidepath.cli.agent_maker import workspace_folder
 
-    found = configured_servers(settings, world)
+    found = load_servers(settings, world)
     if not found:
         return ()
     folder = workspace_folder(settings, world) / ".glidepath" / "artifacts"

@@ -10,8 +10,8 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from glidepath.cli.shown import revealed
-from glidepath.cli.world import World
+from glidepath.cli.shown import escape_invisible
+from glidepath.cli.world import CliContext
 from glidepath.errors import ConfigurationError, StoreError
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ _SHORT, _FEW = 8, 5
 
 
 def short(session: str) -> str:
-    """An id as short as a person can type it; `session_named` finds it again."""
+    """An id as short as a person can type it; `find_session` finds it again."""
     from glidepath.sessions.cards import COPY
 
     inner = session.removeprefix(_START)
@@ -32,7 +32,7 @@ def short(session: str) -> str:
     return inner[:_SHORT] + (inner[copy:] if copy >= _SHORT else "")
 
 
-async def session_named(store: SessionStore, wanted: str) -> str:
+async def find_session(store: SessionStore, wanted: str) -> str:
     """The id of the session with this id, the only one with this prefix, or the only one of this name.
 
     Raises `ConfigurationError` when there is none, or several.
@@ -57,7 +57,7 @@ async def session_named(store: SessionStore, wanted: str) -> str:
     found = _original(found)
     by_name = not found
     if by_name and possible:
-        found = await _called(store, wanted)
+        found = await _find_by_name(store, wanted)
     if len(found) == 1:
         return found[0].session_id
     if not found:
@@ -105,10 +105,10 @@ def _when_and_where(entry: Entry) -> str:
 
     when = datetime.fromtimestamp(entry.updated).astimezone().strftime("%Y-%m-%d %H:%M")
     folder = card_of(entry.session_id).folder
-    return f"{revealed(entry.session_id)} ({when}{', ' if folder else ''}{revealed(folder)})"
+    return f"{escape_invisible(entry.session_id)} ({when}{', ' if folder else ''}{escape_invisible(folder)})"
 
 
-async def _called(store: SessionStore, name: str) -> list[Entry]:
+async def _find_by_name(store: SessionStore, name: str) -> list[Entry]:
     """The sessions that have this name."""
     from glidepath.sessions.finding import each_session
 
@@ -126,7 +126,7 @@ async def last_session(store: SessionStore) -> str:
     return page.sessions[0].session_id
 
 
-async def wanted_session(options: Namespace, store: SessionStore | None, folder: Path) -> str | None:
+async def choose_session(options: Namespace, store: SessionStore | None, folder: Path) -> str | None:
     """The session to continue; None for a new one."""
     if not (options.go_on or options.last or options.resume):
         return None
@@ -136,10 +136,10 @@ async def wanted_session(options: Namespace, store: SessionStore | None, folder:
         return last_here(folder)
     if options.last:
         return await last_session(store)
-    return await session_named(store, options.resume)
+    return await find_session(store, options.resume)
 
 
-async def label_session(store: SessionStore, session: str, name: str | None, world: World) -> None:
+async def label_session(store: SessionStore, session: str, name: str | None, world: CliContext) -> None:
     """Remember the session for `--continue`, and give it its name."""
     from glidepath.sessions.finding import annotate
 
@@ -147,9 +147,9 @@ async def label_session(store: SessionStore, session: str, name: str | None, wor
     if name:
         try:
             await annotate(store, session, title=name)
-            if any(entry.session_id != session for entry in await _called(store, name)):
+            if any(entry.session_id != session for entry in await _find_by_name(store, name)):
                 told = f"another session is also called {name!r:.80}, so use the id of this one"
-                world.note(f"--name: {told}: {revealed(short(session))}")
+                world.note(f"--name: {told}: {escape_invisible(short(session))}")
         except (ConfigurationError, StoreError) as error:
             world.note(f"--name: {error}")
 
@@ -166,7 +166,7 @@ def data_folder() -> Path | None:
     return None
 
 
-def kept_place(kind: str, name: bytes) -> Path | None:
+def decode_place(kind: str, name: bytes) -> Path | None:
     """Where a small file about this is kept in the user's data folder; None when the folder is unknown."""
     above = data_folder()
     return None if above is None else above / kind / hashlib.sha256(name).hexdigest()[:32]
@@ -203,4 +203,4 @@ def last_here(folder: Path) -> str:
 
 
 def _place(folder: Path) -> Path | None:
-    return kept_place("last", os.fsencode(folder.resolve()))
+    return decode_place("last", os.fsencode(folder.resolve()))

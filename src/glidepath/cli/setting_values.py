@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any
 
 from glidepath.errors import ConfigurationError
-from glidepath.quantities import MOST, seconds_meant, whole_number_meant
+from glidepath.quantities import MOST, parse_int, parse_seconds
 from glidepath.setting import Setting
 
 OFF = ("off", "none")
@@ -77,7 +77,7 @@ def _must(fits: bool) -> None:
 
 
 def _integer(value: object, least: int = 1) -> int:
-    value = whole_number_meant(value)
+    value = parse_int(value)
     if isinstance(value, bool) or not isinstance(value, int):
         raise TypeError
     _must(least <= value < MOST)
@@ -93,7 +93,7 @@ def _decimal(value: object, *, below: int = MOST, zero: bool = True) -> Decimal:
 
 
 def _seconds(value: object) -> float:
-    value = seconds_meant(value)
+    value = parse_seconds(value)
     _must(not isinstance(value, str))
     return float(_decimal(value, zero=False))
 

@@ -8,7 +8,7 @@ from glidepath.agent import Limits, LoopConfig
 from glidepath.cli.setting_rows import PYTHON_ONLY
 from glidepath.cli.settings import SECTIONS, SETTINGS, variable
 from glidepath.guards import GuardrailsConfig
-from glidepath.quantities import time_written
+from glidepath.quantities import format_seconds
 from glidepath.setting import Setting
 
 _HOMES: dict[str, Any] = {"LoopConfig": LoopConfig, "Limits": Limits, "GuardrailsConfig": GuardrailsConfig}
@@ -123,5 +123,5 @@ def _words(setting: Setting) -> str:
     if setting.default is None or setting.default is True:
         return words
     shown = ", ".join(setting.default) if isinstance(setting.default, tuple) else setting.default
-    shown = time_written(shown) if isinstance(shown, float) else shown
+    shown = format_seconds(shown) if isinstance(shown, float) else shown
     return f"{words}; the command line's default is {shown}"

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from glidepath.cli.arguments import add_config_flags, add_setting_flags
 from glidepath.cli.settings import SETTINGS
 from glidepath.errors import ConfigurationError
-from glidepath.plurals import how_many
+from glidepath.plurals import pluralize
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator, Sequence
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from glidepath.agent.replay import Replayed
     from glidepath.cli.layers import LoadedSettings
     from glidepath.cli.teamfile import TeamFile
-    from glidepath.cli.world import World
+    from glidepath.cli.world import CliContext
     from glidepath.outcome import Snapshot
     from glidepath.sessions.fold import Folded
     from glidepath.spi.session_catalog import SessionQuery
@@ -40,7 +40,7 @@ def add_store_flags(parser: argparse.ArgumentParser) -> None:
     add_config_flags(parser)
 
 
-def named(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
+def add_session_argument(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
     """Add the session to act on."""
     parser.add_argument("session", nargs="?", help="the session's id, the start of it, or its name")
     parser.add_argument("--last", action="store_true", help="the session that was active last")
@@ -49,14 +49,14 @@ def named(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
 
 def add_file_actions(actions: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add `export` and `import`."""
-    exported = named(actions.add_parser("export", help="write a session and its children as JSON lines"))
+    exported = add_session_argument(actions.add_parser("export", help="write a session and its children as JSON lines"))
     exported.add_argument("-o", "--out", metavar="FILE", help="where to (default: standard output)")
     imported = actions.add_parser("import", help="import what export wrote")
     imported.add_argument("file", help="the file; - reads standard input")
     imported.add_argument("--as", dest="name", metavar="ID", help="under another id")
 
 
-def store_settings(options: argparse.Namespace, world: World) -> LoadedSettings:
+def store_settings(options: argparse.Namespace, world: CliContext) -> LoadedSettings:
     """The settings of a command that needs no others than those of the store."""
     from glidepath.cli.layers import gather
 
@@ -65,13 +65,13 @@ def store_settings(options: argparse.Namespace, world: World) -> LoadedSettings:
 
 def act_on_store(
     options: argparse.Namespace,
-    world: World,
+    world: CliContext,
     command: str,
     act: Callable[[Any], Awaitable[int]],
     settings: LoadedSettings | None = None,
 ) -> int:
     """Do something with the store that the settings name."""
-    from glidepath.cli.session_names import last_session, session_named
+    from glidepath.cli.session_names import find_session, last_session
     from glidepath.cli.stores import assume_store, make_store, on_store, redacting
 
     action = getattr(options, "action", command)
@@ -82,22 +82,22 @@ def act_on_store(
     reads = action not in _WRITING
     store = redacting(make_store(assume_store(settings, command), world), settings, world, reads=reads)
 
-    async def found(kept: Any) -> int:
+    async def act_on_found(kept: Any) -> int:
         if getattr(options, "last", False):
             options.session = await last_session(kept)
         elif getattr(options, "session", None):
-            options.session = await session_named(kept, options.session)
+            options.session = await find_session(kept, options.session)
         return await act(kept)
 
-    return on_store(store, found)
+    return on_store(store, act_on_found)
 
 
-def say_gone(gone: list[str], world: World) -> None:
+def report_deleted(gone: list[str], world: CliContext) -> None:
     """Say how many sessions were deleted, and forget what was kept about them elsewhere."""
     from glidepath.cli.chat_cards import forget_cards
 
     forget_cards(gone)
-    world.note(f"deleted {how_many(len(gone), 'session')}")
+    world.note(f"deleted {pluralize(len(gone), 'session')}")
 
 
 # --- which ones ----------------------------------------------------------------------------------------------------
@@ -133,15 +133,15 @@ def replay_line(name: str, done: Replayed) -> str:
     if not done.same:
         return f"{name}: {done.difference}"
     until = f" up to where {done.until}; what follows cannot be compared" if done.until else ""
-    return f"{name}: {how_many(done.commits, 'commit')}, every hash the same{until}"
+    return f"{name}: {pluralize(done.commits, 'commit')}, every hash the same{until}"
 
 
-def replay_request(file: TeamFile, options: argparse.Namespace, world: World) -> int:
+def replay_request(file: TeamFile, options: argparse.Namespace, world: CliContext) -> int:
     """Replay the runs that the members of a team made for a request, and compare."""
-    from glidepath.cli.stores import on_store, redacted_store
+    from glidepath.cli.stores import on_store, open_redacted_store
     from glidepath.teams.replaying import replay_team
 
-    store = redacted_store(options.store, options.redact, world)
+    store = open_redacted_store(options.store, options.redact, world)
     found = on_store(store, lambda kept: replay_team(file.team(store=kept), options.goal))
     for name, done in found.items():
         world.note(replay_line(name, done))
@@ -150,7 +150,7 @@ def replay_request(file: TeamFile, options: argparse.Namespace, world: World) ->
 
 def query_of(options: argparse.Namespace, **fields: Any) -> SessionQuery:
     """The query for these options; raises `ConfigurationError` naming the wrong flag."""
-    from glidepath.sessions.cards import checked_tag
+    from glidepath.sessions.cards import check_tag
     from glidepath.spi.session_catalog import SessionQuery
 
     now = time.time()
@@ -158,7 +158,7 @@ def query_of(options: argparse.Namespace, **fields: Any) -> SessionQuery:
     return SessionQuery(
         prefix=options.prefix,
         roots=not options.children,
-        tag=None if options.tag is None else checked_tag(options.tag),
+        tag=None if options.tag is None else check_tag(options.tag),
         agent=options.agent,
         outcome=None if options.outcome is None else _word("--outcome", options.outcome, _outcomes()),
         state=None if options.state is None else state_of(options.state),
@@ -282,15 +282,15 @@ def as_json(entry: Entry) -> dict[str, Any]:
 
 async def label_lines(store: SessionStore, session: str) -> list[str]:
     """The title and the tags that a person gave it, a line each."""
-    from glidepath.cli.shown import revealed
+    from glidepath.cli.shown import escape_invisible
     from glidepath.sessions.finding import entry_of
 
     entry = await entry_of(store, session)
     named = () if entry is None else (("title", entry.title), ("tags", " ".join(entry.tags)))
-    return [f"{name:<9} {revealed(text)}" for name, text in named if text]
+    return [f"{name:<9} {escape_invisible(text)}" for name, text in named if text]
 
 
-def used_lines(folded: Folded, snapshot: Snapshot) -> Iterator[str]:
+def describe_usage(folded: Folded, snapshot: Snapshot) -> Iterator[str]:
     """What a session has used, the run that was interrupted included."""
     from glidepath.cli.status import money
 
@@ -302,25 +302,25 @@ def used_lines(folded: Folded, snapshot: Snapshot) -> Iterator[str]:
         turns += snapshot.iterations - (leg.iterations if leg else 0)
         calls += snapshot.tool_calls - (leg.tool_calls if leg else 0)
         tokens += snapshot.tokens - snapshot.carried.tokens - (leg.usage.total if leg else 0)
-    landed = f" and {how_many(snapshot.landing_calls, 'landing call')}" if snapshot.landing_calls and runs == 1 else ""
-    told = f" in {how_many(runs, 'message')}" if runs > 1 else ""
+    landed = f" and {pluralize(snapshot.landing_calls, 'landing call')}" if snapshot.landing_calls and runs == 1 else ""
+    told = f" in {pluralize(runs, 'message')}" if runs > 1 else ""
     yield f"turns     {turns}{landed}{told}, tool calls {calls}, tokens {tokens}"
     if totals.cost is not None:
-        yield f"cost      {money(totals.cost)}, {how_many(totals.usage.total, 'token')} in all"
+        yield f"cost      {money(totals.cost)}, {pluralize(totals.usage.total, 'token')} in all"
 
 
-def print_entries(entries: Sequence[Entry], world: World, nothing: str, *, as_data: bool) -> None:
+def print_entries(entries: Sequence[Entry], world: CliContext, nothing: str, *, as_data: bool) -> None:
     """Print a table of sessions, or a JSON object for each. On a terminal, ids are short and rows fit."""
     from glidepath import _wire
     from glidepath.cli.session_names import short
-    from glidepath.cli.shown import revealed
+    from glidepath.cli.shown import escape_invisible
     from glidepath.cli.world import screen_size
 
     if as_data:
         world.write("".join(_wire.encode(as_json(entry)).decode() + "\n" for entry in entries))
     elif entries:
         live = world.is_terminal(world.stdout)
-        names = [revealed(short(entry.session_id) if live else entry.session_id) for entry in entries]
+        names = [escape_invisible(short(entry.session_id) if live else entry.session_id) for entry in entries]
         width = max(7, *map(len, names))
         head = f"{'SESSION':<{width}}  {'LAST ACTIVE':<16}  {'OUTCOME':<11}  {'TURNS':>5}  {'COST':>8}  "
         most = min(_SHOWN, max(screen_size(world.stdout)[0] - len(head), _FEWEST)) if live else _SHOWN

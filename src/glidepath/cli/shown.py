@@ -4,12 +4,21 @@ from __future__ import annotations
 
 import json
 
-from glidepath.run.revealing import argument_rows, call_line, folded, revealed, size_of, width_of, wrapped
+from glidepath.run.revealing import argument_rows, call_line, escape_invisible, fold_line, size_of, width_of, wrap_lines
 
-__all__ = ["argument_rows", "call_line", "folded", "quoted", "revealed", "size_of", "width_of", "wrapped"]
+__all__ = [
+    "argument_rows",
+    "call_line",
+    "escape_invisible",
+    "fold_line",
+    "quote_value",
+    "size_of",
+    "width_of",
+    "wrap_lines",
+]
 
 
-def quoted(value: object) -> str:
+def quote_value(value: object) -> str:
     """A setting's value on one line, in full: text in quotes, names one by one, a table as JSON."""
     if value is None:
         return "off"
@@ -18,11 +27,11 @@ def quoted(value: object) -> str:
     if isinstance(value, float):
         return str(value).removesuffix(".0")
     if isinstance(value, str):
-        return revealed(json.dumps(value, ensure_ascii=False))
+        return escape_invisible(json.dumps(value, ensure_ascii=False))
     if isinstance(value, tuple) and all(isinstance(item, str) for item in value):
-        return ", ".join(quoted(item) for item in value) or "none"
+        return ", ".join(quote_value(item) for item in value) or "none"
     from glidepath import _wire
 
     plain = _wire.plain(value, enc_hook=str)
     text = json.dumps(plain, ensure_ascii=False, default=repr) if isinstance(plain, dict | list) else str(plain)
-    return revealed(text)
+    return escape_invisible(text)

@@ -8,11 +8,11 @@ from typing import Any
 
 from glidepath import events
 from glidepath.agent import Limits, LoopConfig
-from glidepath.agent.route import known_output
+from glidepath.agent.route import output_limit_of
 from glidepath.cli.readable import readable
 from glidepath.cli.shown import width_of
 from glidepath.outcome import RunResult
-from glidepath.plurals import how_many
+from glidepath.plurals import pluralize
 
 _THOUSAND, _MILLION = 1_000, 1_000_000
 _MINUTE, _HOUR = 60, 3600
@@ -123,7 +123,7 @@ class Status:
 
 def most_output(config: LoopConfig) -> int:
     """The output that is reserved for a call without a cap."""
-    return config.max_output_tokens or known_output(config.model)
+    return config.max_output_tokens or output_limit_of(config.model)
 
 
 # --- one line -----------------------------------------------------------------------------------------------------
@@ -187,7 +187,7 @@ def figure(number: int) -> str:
 
 def tokens_of(number: int) -> str:
     """`1 token`, `1.2k tokens`."""
-    return how_many(number, "token", figure(number))
+    return pluralize(number, "token", figure(number))
 
 
 def money(amount: Decimal) -> str:
@@ -216,7 +216,7 @@ def arguments_line(arguments: Mapping[str, Any]) -> str:
 
 def closing_line(result: RunResult, width: int = 200) -> str:
     """What the run used, in at most `width` columns."""
-    turns, calls = how_many(result.iterations, "turn"), how_many(result.tool_calls, "tool call")
+    turns, calls = pluralize(result.iterations, "turn"), pluralize(result.tool_calls, "tool call")
     cached = f" ({result.cache_hit_rate:.0%} of the input cached)" if result.cache_hit_rate else ""
     parts = [*([turns, calls] if result.iterations else []), f"{tokens_of(result.usage.total)}{cached}"]
     if result.cost is not None:

@@ -5,13 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from glidepath.plurals import how_many
+from glidepath.plurals import pluralize
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Sequence
 
-    from glidepath.cli.world import World
+    from glidepath.cli.world import CliContext
     from glidepath.sessions.verifying import Problem
     from glidepath.spi.sessions import SessionStore
 
@@ -26,7 +26,7 @@ def add_upkeep_actions(actions: argparse._SubParsersAction[argparse.ArgumentPars
         action.add_argument("--json", action="store_true", help="print one JSON object")
 
 
-async def backup(options: argparse.Namespace, store: SessionStore, world: World) -> int:
+async def backup(options: argparse.Namespace, store: SessionStore, world: CliContext) -> int:
     """Copy the store."""
     from glidepath.sessions.upkeep import backup
 
@@ -34,12 +34,12 @@ async def backup(options: argparse.Namespace, store: SessionStore, world: World)
     if options.json:
         _print_json(world, done)
     else:
-        what = f"{how_many(done.sessions, 'session')} and {how_many(done.wallets, 'wallet')}"
+        what = f"{pluralize(done.sessions, 'session')} and {pluralize(done.wallets, 'wallet')}"
         world.note(f"{done.path}: {what}, {_bytes(done.size)}")
     return 0
 
 
-async def verify(options: argparse.Namespace, store: SessionStore, world: World) -> int:
+async def verify(options: argparse.Namespace, store: SessionStore, world: CliContext) -> int:
     """Check the store; 1 when anything in it is damaged."""
     from glidepath.sessions.verifying import verify
 
@@ -48,13 +48,13 @@ async def verify(options: argparse.Namespace, store: SessionStore, world: World)
         _print_json(world, {**_plain(found), "is_whole": found.is_whole})
     else:
         _print_problems(found.problems, world)
-        what = f"{how_many(found.sessions, 'session')}, {how_many(found.commits, 'commit')}"
+        what = f"{pluralize(found.sessions, 'session')}, {pluralize(found.commits, 'commit')}"
         said = "everything is whole" if found.is_whole else "something is damaged"
-        world.note(f"{what}, {how_many(found.wallets, 'wallet')}: {said}")
+        world.note(f"{what}, {pluralize(found.wallets, 'wallet')}: {said}")
     return 0 if found.is_whole else 1
 
 
-async def compact(options: argparse.Namespace, store: SessionStore, world: World) -> int:
+async def compact(options: argparse.Namespace, store: SessionStore, world: CliContext) -> int:
     """Make the file smaller."""
     from glidepath.sessions.upkeep import compact
 
@@ -63,23 +63,26 @@ async def compact(options: argparse.Namespace, store: SessionStore, world: World
         _print_json(world, done)
         return 0
     if done.removed:
-        world.note(f"removed {how_many(len(done.removed), 'unfinished session')}")
+        world.note(f"removed {pluralize(len(done.removed), 'unfinished session')}")
     world.note(f"{_bytes(done.before)} before, {_bytes(done.after)} now")
     if not done.is_log_empty:
         world.note("another process is reading, so deleted text can still be in the log: compact again later")
     return 0
 
 
-def _place(name: str, world: World) -> Path:
+def _place(name: str, world: CliContext) -> Path:
     return world.folder / Path(name).expanduser()
 
 
-def _print_problems(problems: Sequence[Problem], world: World) -> None:
-    from glidepath.cli.shown import revealed
+def _print_problems(problems: Sequence[Problem], world: CliContext) -> None:
+    from glidepath.cli.shown import escape_invisible
 
     if not problems:
         return
-    rows = [("WHERE", "KIND", "WHAT"), *((revealed(one.where), one.kind, revealed(one.what)) for one in problems)]
+    rows = [
+        ("WHERE", "KIND", "WHAT"),
+        *((escape_invisible(one.where), one.kind, escape_invisible(one.what)) for one in problems),
+    ]
     first, second = (max(len(row[column]) for row in rows) for column in (0, 1))
     world.write("".join(f"{where:<{first}}  {kind:<{second}}  {what}\n" for where, kind, what in rows))
 
@@ -98,7 +101,7 @@ def _plain(value: object) -> dict[str, Any]:
     return _wire.loads(_wire.encode(value))  # type: ignore[no-any-return]
 
 
-def _print_json(world: World, value: object) -> None:
+def _print_json(world: CliContext, value: object) -> None:
     from glidepath import _wire
 
     world.write(_wire.encode(value).decode() + "\n")

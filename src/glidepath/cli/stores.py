@@ -11,7 +11,7 @@ from tempfile import TemporaryFile
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from glidepath.cli.layers import Known, LoadedSettings, gather
-from glidepath.cli.world import World
+from glidepath.cli.world import CliContext
 from glidepath.errors import ConfigurationError, StoreError
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ _OURS = (DEFAULT_STORE, SERVE_STORE)  # in the user's data folder, made when the
 _SQLITE, _SEGMENTS = "sqlite", "segments"
 
 
-def make_store(name: str, world: World) -> Any:
+def make_store(name: str, world: CliContext) -> Any:
     """The store a name stands for: the path of a file (also as `sqlite:PATH`), a PostgreSQL address, or `default`."""
     from glidepath.sessions import PostgresStore, SqliteStore
 
@@ -59,7 +59,7 @@ def on_store(store: SessionStore, act: Callable[[Any], Awaitable[T]]) -> T:
     return asyncio.run(whole())
 
 
-def check_store(name: str, world: World, *, new: bool) -> None:
+def check_store(name: str, world: CliContext, *, new: bool) -> None:
     """Raise `ConfigurationError` or `StoreError` for a store on this machine that cannot be used.
 
     With `new` it may not be there yet, if it can be made. A database elsewhere may come up later.
@@ -87,7 +87,7 @@ def _must_be_makeable(path: Path) -> None:
         raise ConfigurationError(f"--store: {path} cannot be created: {error.strerror}") from None
 
 
-def store_path(name: str, world: World) -> Path | None:
+def store_path(name: str, world: CliContext) -> Path | None:
     """The file of a store that is named by its path; None for any other."""
     if "://" in name or name in (NO_STORE, *_OURS):
         return None
@@ -119,7 +119,7 @@ def _default_has_sessions() -> bool:
         return False
 
 
-def _tell_of_segments(world: World) -> None:
+def _tell_of_segments(world: CliContext) -> None:
     """Name an old folder of segments in the place of the default store: it is neither read nor touched."""
     from glidepath.sessions.sqlite import default_file
     from glidepath.sessions.sqlite_file import is_segment_folder
@@ -129,9 +129,9 @@ def _tell_of_segments(world: World) -> None:
         world.note_once(f"{old} has sessions in a format that this version does not read; new ones are in {old}.db")
 
 
-def keep_sessions(settings: LoadedSettings, world: World) -> None:
+def keep_sessions(settings: LoadedSettings, world: CliContext) -> None:
     """Keep what a person runs by hand in the default store, unless another store is named or it cannot be written."""
-    if settings.said("store"):
+    if settings.is_set_by_person("store"):
         if settings.get("store") == NO_STORE:
             del settings.known["store"]
         return
@@ -195,18 +195,18 @@ async def wallet_of(settings: LoadedSettings, agent: Agent[Any]) -> Budget | Non
     return await Budget.find(name, agent.config.store)
 
 
-def redacted_store(named: str, hook: str | None, world: World) -> Any:
+def open_redacted_store(named: str, hook: str | None, world: CliContext) -> Any:
     """The named store with this redaction hook, or that of the settings: for a command that has no other settings."""
     settings = gather(Namespace(redact=hook), world, only=("redact",))
     return redacting(make_store(named, world), settings, world)
 
 
-def hook_named(hook: str | None, world: World) -> Any:
+def load_redaction_hook(hook: str | None, world: CliContext) -> Any:
     """This redaction hook, or that of the settings; None if there is none. For commands that have no other settings."""
     return _hook_of(gather(Namespace(redact=hook), world, only=("redact",)), world)
 
 
-def redacting(store: SessionStore, settings: LoadedSettings, world: World, *, reads: bool = False) -> Any:
+def redacting(store: SessionStore, settings: LoadedSettings, world: CliContext, *, reads: bool = False) -> Any:
     """The store with the redaction hook that the settings name, if any.
 
     Raises `ConfigurationError` when a file that is not trusted names one, unless the store is only read.
@@ -219,7 +219,7 @@ def redacting(store: SessionStore, settings: LoadedSettings, world: World, *, re
     return RedactingStore(store, hook)
 
 
-def _hook_of(settings: LoadedSettings, world: World, *, reads: bool = False) -> Any:
+def _hook_of(settings: LoadedSettings, world: CliContext, *, reads: bool = False) -> Any:
     name = settings.get("redact")
     if not name and "redact" in settings.ignored and not reads:
         raise ConfigurationError(

@@ -10,8 +10,8 @@ from glidepath import teams
 from glidepath.cli.screens import console_on
 from glidepath.cli.shown import width_of
 from glidepath.cli.status import clip
-from glidepath.cli.world import World
-from glidepath.plurals import how_many
+from glidepath.cli.world import CliContext
+from glidepath.plurals import pluralize
 
 _WIDTH = 79
 _PAUSED = "PAUSED"
@@ -67,7 +67,7 @@ class TeamBoard:
         return found
 
 
-def happened(event: teams.TeamEvent) -> str | None:
+def describe_event(event: teams.TeamEvent) -> str | None:
     """One line about an event for a person, or None. Model output is untrusted."""
     attempt = f" (attempt {event.attempt})" if event.attempt is not None else ""
     said: str | None = None
@@ -89,12 +89,12 @@ def happened(event: teams.TeamEvent) -> str | None:
 class PlainBoard:
     """Prints one line per event on the error stream."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: CliContext) -> None:
         self._world = world
 
     def show(self, event: teams.TeamEvent) -> None:
         """Print a line about the event, if it matters."""
-        said = happened(event)
+        said = describe_event(event)
         if said is not None:
             self._world.note(said)
 
@@ -112,7 +112,7 @@ class PlainBoard:
 class LiveBoard:
     """The board, rewritten in place on a terminal."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: CliContext) -> None:
         from rich.live import Live
 
         self._console = console_on(world.stderr, world.environ)
@@ -164,6 +164,6 @@ def report(result: teams.TeamResult, width: int = _WIDTH) -> list[str]:
     lines = board.lines(width) if board.rows else []
     why = f": {result.reason}" if result.reason and result.status is not teams.TeamStatus.COMPLETED else ""
     lines.append(clip(f"{result.status.name.lower()}{why}", width))
-    lines.append(f"{result.duration:.1f} s, {how_many(result.usage.total, 'token')}{cost}")
+    lines.append(f"{result.duration:.1f} s, {pluralize(result.usage.total, 'token')}{cost}")
     notes = [*[f"since the last run, {change}" for change in result.changes], *result.warnings]
     return [*lines, *(clip(f"note: {note}", width) for note in notes)]

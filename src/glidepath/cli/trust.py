@@ -30,7 +30,7 @@ class TrustRecord(NamedTuple):
     """Rights of servers that the person refused: `SERVER.trusted`, `SERVER.sampling`."""
 
 
-def trusted_files(path: Path) -> tuple[bool, Mapping[str, bytes]]:
+def read_trusted_files(path: Path) -> tuple[bool, Mapping[str, bytes]]:
     """Whether a person trusts this folder as it is now, and its covered files by name, as they were read to decide it.
 
     Code that acts on one of these files acts on these bytes, and only when the first value is true. Nobody is asked.

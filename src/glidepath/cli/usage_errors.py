@@ -96,7 +96,7 @@ def wrong_variable(name: str) -> str | None:
     return f"there is no variable {name}" + (f"; did you mean {meant}?" if meant else "")
 
 
-def given(text: str) -> str:
+def parse_name(text: str) -> str:
     """The type of a flag that names something: an empty one, as of a script's unset variable, names nothing."""
     if not text.strip():
         raise argparse.ArgumentTypeError("it is empty")
@@ -105,15 +105,15 @@ def given(text: str) -> str:
 
 def title(text: str) -> str:
     """The type of a flag that gives a session a name: wrong before the work rather than after it."""
-    from glidepath.sessions.cards import checked_title
+    from glidepath.sessions.cards import check_title
 
     try:
-        return checked_title(given(text))
+        return check_title(parse_name(text))
     except ConfigurationError as error:
         raise argparse.ArgumentTypeError(str(error).removeprefix("title ")) from None
 
 
-def unexpected(word: str, actions: Iterable[argparse.Action]) -> str:
+def explain_unexpected(word: str, actions: Iterable[argparse.Action]) -> str:
     """What to say of an unexpected argument."""
     flags = {flag for action in actions for flag in action.option_strings}
     hint = ""
@@ -146,7 +146,7 @@ def unknown_flag(flag: str, actions: Iterable[argparse.Action]) -> str:
     return f"there is no flag {flag}" + (f"; did you mean {meant}?" if meant else "")
 
 
-def misplaced(argv: Sequence[str], command: str | None) -> str:
+def explain_misplaced(argv: Sequence[str], command: str | None) -> str:
     """What to say of a flag before its command, or without one: the whole line."""
     flag, rest = argv[0].partition("=")[0], list(argv)
     if command is not None:

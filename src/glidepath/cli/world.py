@@ -19,7 +19,7 @@ class ScreenClosed(Exception):  # noqa: N818 - what happened
     """Standard output cannot be written, for example because the disk is full."""
 
 
-class World:
+class CliContext:
     """The process around a command. `now` is the clock of everything that is shown."""
 
     def __init__(
@@ -47,7 +47,7 @@ class World:
         """While this is a list, notes are collected in it, for a program that has the whole screen to show."""
 
     @classmethod
-    def real(cls) -> World:
+    def real(cls) -> CliContext:
         """The real process."""
         try:
             folder = Path.cwd()
@@ -79,10 +79,10 @@ class World:
 
     def complain(self, text: str) -> None:
         """Print an error on the error stream."""
-        from glidepath.cli.shown import revealed
+        from glidepath.cli.shown import escape_invisible
 
         with contextlib.suppress(OSError, ValueError):
-            self.stderr.write(f"glidepath: error: {revealed(text, keep=chr(10) + chr(9))}\n")
+            self.stderr.write(f"glidepath: error: {escape_invisible(text, keep=chr(10) + chr(9))}\n")
             self.stderr.flush()
 
     def note(self, text: str, *, styled: bool = False) -> None:
@@ -113,7 +113,7 @@ class World:
         except (AttributeError, ValueError):
             return False
 
-    def forget_typed(self) -> None:
+    def discard_input(self) -> None:
         """Drop what was typed before a question: it cannot be the answer."""
         try:
             import termios
@@ -129,7 +129,7 @@ class World:
         except (OSError, ValueError, AttributeError):
             return  # a program's stream: its lines are not typed
         time.sleep(self.unread)
-        self.forget_typed()
+        self.discard_input()
 
     def close_quietly(self) -> None:
         """Nobody reads our output any more: discard the buffer, so that flushing it at exit does not fail again."""

@@ -14,15 +14,15 @@ from glidepath.code.interpreter import (
     Interpreter,
     Progress,
     check_installed,
-    packed,
+    pack_snapshot,
     plain,
     read,
-    written,
+    write_progress,
 )
 from glidepath.errors import ConfigurationError, ToolError
 from glidepath.messages import ToolResultMessage
-from glidepath.plurals import how_many
-from glidepath.run.interrupting import uninterrupted
+from glidepath.plurals import pluralize
+from glidepath.run.interrupting import run_uninterrupted
 from glidepath.tools import NeedsCalls, Tool, ToolContext, ToolResult, tool
 from glidepath.tools.results import NO_OUTPUT
 from glidepath.tools.text import trim
@@ -69,7 +69,7 @@ class CodeMode(Tool):
         requires_approval: bool = False,
     ) -> None:
         check_installed()
-        hands = tuple(one if isinstance(one, Tool) else tool(one) for one in _listed(tools))
+        hands = tuple(one if isinstance(one, Tool) else tool(one) for one in _check_tools(tools))
         for field, value, least in (
             ("max_calls", max_calls, 1),
             ("memory", memory, 1 << 20),
@@ -135,14 +135,14 @@ class CodeMode(Tool):
         printed, lost = whole[:max_output], progress.lost + max(0, len(whole) - max_output)
         if isinstance(outcome, Ended):
             if outcome.kind == "program_calls":
-                outcome.text = f"the program asked for more than {how_many(max_calls, 'call')}, the most it may make"
-            return _concluded(outcome, printed, lost, progress.calls)
+                outcome.text = f"the program asked for more than {pluralize(max_calls, 'call')}, the most it may make"
+            return _make_result(outcome, printed, lost, progress.calls)
         count = progress.calls + len(outcome.calls)
-        snapshot = packed(outcome.snapshot)
+        snapshot = pack_snapshot(outcome.snapshot)
         kept = progress.kept + len(snapshot)
         if len(snapshot) > MOST_STATE or kept > MOST_STATES:
             why = f"the program holds too much data across its calls ({len(snapshot)} bytes packed): keep less of it"
-            return _concluded(Ended(kind="program_memory", text=why), printed, lost, progress.calls)
+            return _make_result(Ended(kind="program_memory", text=why), printed, lost, progress.calls)
         state = Progress(
             snapshot=snapshot,
             printed=printed,
@@ -153,7 +153,7 @@ class CodeMode(Tool):
             later=outcome.later,
         )
         calls = [(names[name].name, arguments) for name, arguments in outcome.calls]
-        raise NeedsCalls(calls, state=written(state), notes=printed)
+        raise NeedsCalls(calls, state=write_progress(state), notes=printed)
 
 
 class _Session:
@@ -172,10 +172,10 @@ class _Session:
         worker = ThreadWorker(lambda: self._interpreter.step(*args, **keywords), "glidepath-program")
         worker.start()
         try:
-            await worker.finished()
+            await worker.wait_finished()
         except BaseException:
             self._interpreter.kill()
-            await uninterrupted(worker.finished())  # its outcome is dropped
+            await run_uninterrupted(worker.wait_finished())  # its outcome is dropped
             raise
         return worker.outcome()
 
@@ -183,14 +183,14 @@ class _Session:
         """End the process."""
         worker = ThreadWorker(self._interpreter.close, "glidepath-program-end")
         worker.start()
-        await uninterrupted(worker.finished())  # its outcome is dropped
+        await run_uninterrupted(worker.wait_finished())  # its outcome is dropped
 
 
 async def _never(**_: object) -> None:
     """Never called: a step is."""
 
 
-def _listed(tools: object) -> Sequence[Any]:
+def _check_tools(tools: object) -> Sequence[Any]:
     if isinstance(tools, str | bytes | Mapping) or not isinstance(tools, Sequence):
         raise ConfigurationError(f"CodeMode(tools=...) takes a list of tools, not {tools!r:.80}")
     for one in tools:
@@ -285,21 +285,21 @@ def _returns_text(one: Tool) -> bool:
 # --- the end ----------------------------------------------------------------------------------------------------
 
 
-def _concluded(outcome: Ended, printed: str, lost: int, calls: int) -> ToolResult:
+def _make_result(outcome: Ended, printed: str, lost: int, calls: int) -> ToolResult:
     """What the model reads of a program that has ended."""
     parts = [printed.rstrip("\n")] if printed.strip() else []
     if lost:
-        parts.append(f"[not shown: {how_many(lost, 'more character')} that the program printed]")
+        parts.append(f"[not shown: {pluralize(lost, 'more character')} that the program printed]")
     if outcome.kind is not None:
         parts.append(outcome.text)
     elif outcome.value is not None:
-        parts.append(_shown(outcome.value))
+        parts.append(_format_value(outcome.value))
     text = "\n".join(parts) or NO_OUTPUT
     details = {"calls": calls}
     return ToolResult(text, is_error=outcome.kind is not None, kind=outcome.kind, details=details)
 
 
-def _shown(value: object) -> str:
+def _format_value(value: object) -> str:
     """The value of the last expression: text as it is, data as JSON, else as Python shows it."""
     if isinstance(value, str):
         return value

@@ -53,7 +53,7 @@ class Answer(Record):
     error: str | None = None
     text: str = ""
 
-    def given(self) -> dict[str, Any]:
+    def as_interpreter_result(self) -> dict[str, Any]:
         """As the interpreter takes it."""
         if self.error is None:
             return {"return_value": self.value}
@@ -163,13 +163,13 @@ class Interpreter:
                 if not progress.snapshot:
                     paused = session.feed_start(source, print_callback=printed)
                 else:
-                    paused = session.load_snapshot(unpacked(progress.snapshot), print_callback=printed)
-                    paused = self._answered(paused, progress.asked, answers)
+                    paused = session.load_snapshot(unpack_snapshot(progress.snapshot), print_callback=printed)
+                    paused = self._give_results(paused, progress.asked, answers)
                 return self._drive(paused, _AWAITS.search(source) is not None, dict(progress.later), tools, calls)
         except monty.MontySyntaxError as error:
             return Ended(kind="program_syntax", text=error.display())
         except monty.MontyRuntimeError as error:
-            return _failed(error, "".join(printed.output))
+            return _explain_failure(error, "".join(printed.output))
         except monty.MontyCrashedError as error:
             return Ended(kind="program_crashed", text=f"the interpreter died: {error}")
         except monty.MontyError as error:
@@ -178,11 +178,11 @@ class Interpreter:
             self._pid = None
             self.printed = printed.output
 
-    def _answered(self, paused: Any, asked: Sequence[int], answers: Sequence[Answer]) -> Any:
+    def _give_results(self, paused: Any, asked: Sequence[int], answers: Sequence[Answer]) -> Any:
         """Give it the results of the calls it waited for."""
         if not asked:
-            return paused.resume(answers[0].given())
-        return paused.resume({number: one.given() for number, one in zip(asked, answers, strict=True)})
+            return paused.resume(answers[0].as_interpreter_result())
+        return paused.resume({number: one.as_interpreter_result() for number, one in zip(asked, answers, strict=True)})
 
     def _drive(
         self,
@@ -212,7 +212,7 @@ class Interpreter:
                 paused = paused.resume({"exc_type": "NameError", "message": what})
             else:
                 try:
-                    arguments = named(name, paused.args, paused.kwargs, tools[name])
+                    arguments = bind_arguments(name, paused.args, paused.kwargs, tools[name])
                 except TypeError as error:
                     paused = paused.resume({"exc_type": "TypeError", "message": str(error)})
                     continue
@@ -243,7 +243,7 @@ def _outside(paused: Any) -> Any:
     return paused.resume_not_handled()
 
 
-def _failed(error: Any, printed: str) -> Ended:
+def _explain_failure(error: Any, printed: str) -> Ended:
     """Why a program failed, by the limit that it ran into."""
     inner = error.exception()
     text = str(error)
@@ -258,7 +258,9 @@ def _failed(error: Any, printed: str) -> Ended:
     return Ended(kind="program_error", text=error.display())
 
 
-def named(name: str, args: Sequence[Any], kwargs: Mapping[Any, Any], parameters: Sequence[str]) -> dict[str, Any]:
+def bind_arguments(
+    name: str, args: Sequence[Any], kwargs: Mapping[Any, Any], parameters: Sequence[str]
+) -> dict[str, Any]:
     """The arguments of a call by name, as plain data; raises `TypeError` as Python would."""
     if len(args) > len(parameters):
         raise TypeError(f"{name}() takes {len(parameters)} positional arguments but {len(args)} were given")
@@ -290,21 +292,21 @@ def plain(value: object) -> Any:
     raise TypeError(f"a {type(value).__name__} cannot be passed to a tool: pass text, numbers, lists or dicts")
 
 
-def packed(snapshot: bytes) -> str:
+def pack_snapshot(snapshot: bytes) -> str:
     """A snapshot as text for the journal."""
     return base64.b85encode(zlib.compress(snapshot, 6)).decode()
 
 
-def unpacked(text: str) -> bytes:
+def unpack_snapshot(text: str) -> bytes:
     """The snapshot."""
     return zlib.decompress(base64.b85decode(text))
 
 
-def written(progress: Progress) -> str:
+def write_progress(progress: Progress) -> str:
     """As the journal keeps it."""
     return _wire.encode(progress).decode()
 
 
 def read(state: str) -> Progress:
-    """What `written` wrote; the beginning, for an empty text."""
+    """What `write_progress` wrote; the beginning, for an empty text."""
     return _wire.decode(state.encode(), Progress) if state else Progress()

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 import pytest
 
-from glidepath.conformance.contract import StoreContract, refused
+from glidepath.conformance.contract import StoreContract, assert_refused
 from glidepath.conformance.store_contract import write
 from glidepath.errors import ConfigurationError
 from glidepath.sessions.owner import this_owner
@@ -31,7 +31,7 @@ class CatalogContract(StoreContract[FindingStore]):
         """CATALOG-1: pages go from the newest to the oldest, and together have every session once."""
         names = [f"s{number}" for number in range(7)]
         for name in names:
-            await _ended(self.here, name)
+            await _append_summary(self.here, name)
         seen, cursor = [], None
         for size in (3, 3, 1):
             page = await self.there.find(SessionQuery(limit=3, cursor=cursor))
@@ -43,70 +43,70 @@ class CatalogContract(StoreContract[FindingStore]):
 
     async def test_catalog_2_sessions_are_found_by_what_their_summary_says(self) -> None:
         """CATALOG-2: state, outcome, agent and cost match the last summary as soon as it is written."""
-        await _ended(self.here, "a", state="completed", outcome="done", agent="clerk", cost="0.5")
-        await _ended(self.here, "b", state="error", outcome="failed", agent="clerk", cost="2")
-        await _ended(self.here, "c", state="running", outcome=None, agent="scout")
-        assert await _found(self.there, state="completed") == ["a"]
-        assert await _found(self.there, outcome="failed") == ["b"]
-        assert await _found(self.there, outcome="unfinished") == ["c"]
-        assert await _found(self.there, agent="clerk") == ["b", "a"]
-        assert await _found(self.there, min_cost=Decimal("0.5"), max_cost=Decimal(1)) == ["a"]
-        await _ended(self.here, "c", state="completed", outcome="done", agent="scout")
-        assert await _found(self.there, outcome="unfinished") == []
-        assert await _found(self.there, outcome="done", agent="scout") == ["c"]
+        await _append_summary(self.here, "a", state="completed", outcome="done", agent="clerk", cost="0.5")
+        await _append_summary(self.here, "b", state="error", outcome="failed", agent="clerk", cost="2")
+        await _append_summary(self.here, "c", state="running", outcome=None, agent="scout")
+        assert await _find_ids(self.there, state="completed") == ["a"]
+        assert await _find_ids(self.there, outcome="failed") == ["b"]
+        assert await _find_ids(self.there, outcome="unfinished") == ["c"]
+        assert await _find_ids(self.there, agent="clerk") == ["b", "a"]
+        assert await _find_ids(self.there, min_cost=Decimal("0.5"), max_cost=Decimal(1)) == ["a"]
+        await _append_summary(self.here, "c", state="completed", outcome="done", agent="scout")
+        assert await _find_ids(self.there, outcome="unfinished") == []
+        assert await _find_ids(self.there, outcome="done", agent="scout") == ["c"]
 
     async def test_catalog_3_text_is_found_whatever_its_case(self) -> None:
         """CATALOG-3: text is found in tasks, titles and ids, ignoring case, and no character in it is special."""
-        await _ended(self.here, "Order-1", task="Refund 100% of it")
-        await _ended(self.here, "order-2", task="Nothing")
+        await _append_summary(self.here, "Order-1", task="Refund 100% of it")
+        await _append_summary(self.here, "order-2", task="Nothing")
         await self.here.annotate("order-2", title="The big_one")
-        assert await _found(self.there, text="refund") == ["Order-1"]
-        assert await _found(self.there, text="BIG_") == ["order-2"]
-        assert await _found(self.there, text="ORDER") == ["order-2", "Order-1"]
-        assert await _found(self.there, text="0% of") == ["Order-1"]
+        assert await _find_ids(self.there, text="refund") == ["Order-1"]
+        assert await _find_ids(self.there, text="BIG_") == ["order-2"]
+        assert await _find_ids(self.there, text="ORDER") == ["order-2", "Order-1"]
+        assert await _find_ids(self.there, text="0% of") == ["Order-1"]
         for special in ("%", "_o%", "'", '"', "*"):
-            assert len(await _found(self.there, text=special)) == (special == "%")
+            assert len(await _find_ids(self.there, text=special)) == (special == "%")
 
     async def test_catalog_4_titles_and_tags_stay_with_their_session(self) -> None:
         """CATALOG-4: annotate replaces the title or the tags; writing to the journal changes neither."""
-        await _ended(self.here, "s", task="one")
+        await _append_summary(self.here, "s", task="one")
         await self.here.annotate("s", title="First", tags=["b", "a"])
-        await _ended(self.here, "s", task="two")
+        await _append_summary(self.here, "s", task="two")
         (entry,) = (await self.there.find(SessionQuery(tag="a"))).sessions
         assert (entry.title, entry.tags, entry.summary["task"]) == ("First", ("a", "b"), "two")
         await self.there.annotate("s", tags=["c"])
-        assert await _found(self.here, tag="a") == []
+        assert await _find_ids(self.here, tag="a") == []
         (entry,) = (await self.here.find(SessionQuery(tag="c"))).sessions
         assert (entry.title, entry.tags) == ("First", ("c",))
 
     async def test_catalog_5_children_are_left_out_unless_asked_for(self) -> None:
         """CATALOG-5: a session whose summary names a parent is listed only with roots=False."""
-        await _ended(self.here, "s")
-        await _ended(self.here, "s/call.1", parent={"session_id": "s"})
-        assert await _found(self.there) == ["s"]
-        assert await _found(self.there, roots=False) == ["s/call.1", "s"]
-        assert await _found(self.there, roots=False, prefix="s/") == ["s/call.1"]
+        await _append_summary(self.here, "s")
+        await _append_summary(self.here, "s/call.1", parent={"session_id": "s"})
+        assert await _find_ids(self.there) == ["s"]
+        assert await _find_ids(self.there, roots=False) == ["s/call.1", "s"]
+        assert await _find_ids(self.there, roots=False, prefix="s/") == ["s/call.1"]
 
     async def test_catalog_6_a_family_is_removed_together(self) -> None:
         """CATALOG-6: remove_many removes the children, too, and nothing else; none of them is found afterwards."""
         for name in ("s", "t", "s2"):
-            await _ended(self.here, name)
-        await _ended(self.here, "s/call.1", parent={"session_id": "s"})
-        await _ended(self.here, "s/call.1/x.1", parent={"session_id": "s/call.1"})
-        await _ended(self.here, "s/mine")  # a name that somebody chose
+            await _append_summary(self.here, name)
+        await _append_summary(self.here, "s/call.1", parent={"session_id": "s"})
+        await _append_summary(self.here, "s/call.1/x.1", parent={"session_id": "s/call.1"})
+        await _append_summary(self.here, "s/mine")  # a name that somebody chose
         await self.here.annotate("s", tags=["old"])
         gone = await self.there.remove_many(["s", "nobody", "t"])
         assert sorted(gone) == ["s", "s/call.1", "s/call.1/x.1", "t"]
-        assert await _found(self.here, roots=False) == ["s/mine", "s2"]
-        assert await _found(self.here, tag="old") == []
-        await _ended(self.here, "s")
+        assert await _find_ids(self.here, roots=False) == ["s/mine", "s2"]
+        assert await _find_ids(self.here, tag="old") == []
+        await _append_summary(self.here, "s")
         assert (await self.here.find(SessionQuery(prefix="s", limit=1))).sessions[0].tags == ()
 
     async def test_catalog_7_what_somebody_holds_stays(self) -> None:
         """CATALOG-7: remove_many leaves a family alone while a living owner holds any of it, and removes the others."""
-        await _ended(self.here, "s")
-        await _ended(self.here, "s/call.1", parent={"session_id": "s"})
-        await _ended(self.here, "t")
+        await _append_summary(self.here, "s")
+        await _append_summary(self.here, "s/call.1", parent={"session_id": "s"})
+        await _append_summary(self.here, "t")
         lease = await self.here.claim("s/call.1", this_owner())
         assert await self.there.remove_many(["s", "t"]) == ["t"]
         await self.here.release(lease)
@@ -114,8 +114,8 @@ class CatalogContract(StoreContract[FindingStore]):
 
     async def test_catalog_8_what_cannot_be_is_refused(self) -> None:
         """CATALOG-8: a missing session, an odd tag, limit or cursor is refused, and nothing changes."""
-        await _ended(self.here, "s")
-        await refused("missing", self.here.annotate("nobody", title="x"))
+        await _append_summary(self.here, "s")
+        await assert_refused("missing", self.here.annotate("nobody", title="x"))
         for tags in (["a b"], ["a,b"], [""], ["x" * 65], ["nul\0"], "abc"):
             with pytest.raises(ConfigurationError, match="tag"):
                 await self.here.annotate("s", tags=tags)
@@ -127,15 +127,15 @@ class CatalogContract(StoreContract[FindingStore]):
 
     async def test_catalog_9_times_are_bounds(self) -> None:
         """CATALOG-9: before and after bound the time at which a session was last written."""
-        await _ended(self.here, "old")
-        await _ended(self.here, "new")
+        await _append_summary(self.here, "old")
+        await _append_summary(self.here, "new")
         new, old = (await self.there.find(SessionQuery())).sessions
-        assert await _found(self.there, before=new.updated) == ["old"]
-        assert await _found(self.there, after=new.updated) == ["new"]
-        assert await _found(self.there, before=old.updated) == []
+        assert await _find_ids(self.there, before=new.updated) == ["old"]
+        assert await _find_ids(self.there, after=new.updated) == ["new"]
+        assert await _find_ids(self.there, before=old.updated) == []
 
 
-async def _ended(store: FindingStore, name: str, **summary: object) -> None:
+async def _append_summary(store: FindingStore, name: str, **summary: object) -> None:
     """One more commit in this session, with this summary."""
     lease = await store.claim(name, this_owner())
     whole: Mapping[str, Any] = {"state": "completed", "outcome": "done", **summary}
@@ -144,5 +144,5 @@ async def _ended(store: FindingStore, name: str, **summary: object) -> None:
     await asyncio.sleep(0.005)
 
 
-async def _found(store: FindingStore, **fields: Any) -> list[str]:
+async def _find_ids(store: FindingStore, **fields: Any) -> list[str]:
     return [entry.session_id for entry in (await store.find(SessionQuery(**fields))).sessions]

@@ -40,7 +40,7 @@ class ResourceConstraintContract(Contract):
     async def test_constr_1_it_lets_a_run_go_on(self) -> None:
         """CONSTR-1: where the limit holds, the answer is a `ResourceValidation` that is not violated."""
         constraint = self.make_constraint()
-        found = await _asked(constraint, self.calm(constraint))
+        found = await _ask_constraint(constraint, self.calm(constraint))
         assert isinstance(found, ResourceValidation), f"it answered {found!r:.100}"
         assert found.violated is False
 
@@ -48,7 +48,7 @@ class ResourceConstraintContract(Contract):
         """CONSTR-2: where the limit is violated, it says so at every checkpoint, with a reason for people."""
         constraint = self.make_constraint()
         for checkpoint in CHECKPOINTS:
-            found = await _asked(constraint, _at(self.violating(constraint), checkpoint))
+            found = await _ask_constraint(constraint, _at(self.violating(constraint), checkpoint))
             assert getattr(found, "violated", None) is True, checkpoint
             assert isinstance(found.reason, str)
             assert found.reason.strip(), "say why"
@@ -56,7 +56,7 @@ class ResourceConstraintContract(Contract):
     async def test_constr_3_a_violation_has_a_consequence(self) -> None:
         """CONSTR-3: a violation is answered with a `ResourceAction` above ALLOW, always the same."""
         constraint = self.make_constraint()
-        found = await _asked(constraint, self.violating(constraint))
+        found = await _ask_constraint(constraint, self.violating(constraint))
         actions = [constraint.on_violation(found) for _ in range(3)]
         assert all(isinstance(action, ResourceAction) for action in actions), actions
         assert actions[0] is not ResourceAction.ALLOW
@@ -66,8 +66,10 @@ class ResourceConstraintContract(Contract):
         """CONSTR-4: asking changes nothing: the same context has the same answer, however often it is asked."""
         constraint = self.make_constraint()
         for _ in range(3):
-            assert [(await _asked(constraint, self.calm(constraint))).violated for _ in range(10)] == [False] * 10
-            assert (await _asked(constraint, self.violating(constraint))).violated is True
+            assert [(await _ask_constraint(constraint, self.calm(constraint))).violated for _ in range(10)] == [
+                False
+            ] * 10
+            assert (await _ask_constraint(constraint, self.violating(constraint))).violated is True
 
     async def test_constr_5_it_never_raises(self) -> None:
         """CONSTR-5: it answers at any moment of any run: huge and tiny figures, every state, no meters at all."""
@@ -86,7 +88,7 @@ class ResourceConstraintContract(Contract):
                     agent_name="\U0001f6eb",
                 )
                 for checkpoint in CHECKPOINTS:
-                    found = await _asked(constraint, _at(context, checkpoint))
+                    found = await _ask_constraint(constraint, _at(context, checkpoint))
                     assert isinstance(found, ResourceValidation), f"it answered {found!r:.100}"
 
     async def test_constr_6_it_answers_in_time(self) -> None:
@@ -94,7 +96,7 @@ class ResourceConstraintContract(Contract):
         constraint = self.make_constraint()
         async with asyncio.timeout(SECOND):
             for _ in range(100):
-                await _answered(constraint.validate(self.calm(constraint)))
+                await _await_answer(constraint.validate(self.calm(constraint)))
 
     def test_constr_7_it_says_who_it_is(self) -> None:
         """CONSTR-7: `name` is a non-empty text, and `state` is one in which a run can be stopped."""
@@ -108,7 +110,7 @@ class ResourceConstraintContract(Contract):
         """CONSTR-8: metrics are plain data, and a notice is a text or None: both go into events and the journal."""
         constraint = self.make_constraint()
         for context in (self.calm(constraint), self.violating(constraint)):
-            found = await _asked(constraint, context)
+            found = await _ask_constraint(constraint, context)
             assert found.notice is None or (isinstance(found.notice, str) and found.notice.strip())
             assert all(isinstance(name, str) for name in found.metrics), found.metrics
             _wire.encode(dict(found.metrics))  # raises for what cannot be written
@@ -116,18 +118,18 @@ class ResourceConstraintContract(Contract):
     async def test_constr_9_objects_share_nothing(self) -> None:
         """CONSTR-9: two constraints share nothing: one that was violated does not stop the runs of another."""
         mine, other = self.make_constraint(), self.make_constraint()
-        assert (await _asked(mine, self.violating(mine))).violated is True
-        assert (await _asked(other, self.calm(other))).violated is False
+        assert (await _ask_constraint(mine, self.violating(mine))).violated is True
+        assert (await _ask_constraint(other, self.calm(other))).violated is False
 
 
 def _at(context: ResourceContext, checkpoint: str) -> ResourceContext:
     return _wire.replace(context, checkpoint=checkpoint)
 
 
-async def _asked(constraint: ResourceConstraint, context: ResourceContext) -> Any:
-    return await asyncio.wait_for(_answered(constraint.validate(context)), 10 * SECOND)
+async def _ask_constraint(constraint: ResourceConstraint, context: ResourceContext) -> Any:
+    return await asyncio.wait_for(_await_answer(constraint.validate(context)), 10 * SECOND)
 
 
-async def _answered(answer: object) -> Any:
+async def _await_answer(answer: object) -> Any:
     """The answer of a plain or an async `validate`."""
     return await answer if hasattr(answer, "__await__") else answer

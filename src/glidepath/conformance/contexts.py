@@ -27,7 +27,7 @@ class ContextStrategyContract(Contract):
         for turns in (1, 7, 60):
             messages = long_talk(turns)
             for budget in BUDGETS:
-                pinned = _pinned(messages)
+                pinned = _choose_pinned(messages)
                 yield messages, pinned, budget, self.make_strategy().shape(messages, sizes_of(messages), budget, pinned)
 
     def test_ctx_1_the_view_fits(self) -> None:
@@ -89,7 +89,7 @@ class ContextStrategyContract(Contract):
     def test_ctx_9_the_transcript_stays_as_it_is(self) -> None:
         """CTX-9: the transcript, the sizes and the pins it is given are not changed."""
         messages = long_talk(40)
-        sizes, pinned = sizes_of(messages), _pinned(messages)
+        sizes, pinned = sizes_of(messages), _choose_pinned(messages)
         before = (list(messages), list(sizes), list(pinned))
         view = self.make_strategy().shape(messages, sizes, 700, pinned)
         assert view.messages is not messages
@@ -141,7 +141,7 @@ class _Counted(Sequence[T]):
         return self.items[place]
 
 
-def _pinned(messages: Sequence[Message]) -> list[int]:
+def _choose_pinned(messages: Sequence[Message]) -> list[int]:
     return [0] if len(messages) < 20 else [0, 16]
 
 

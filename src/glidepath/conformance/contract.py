@@ -43,7 +43,7 @@ class Contract:
         """Run one async clause to its end on a fresh event loop; override it to use another kind of loop."""
         return asyncio.run(main)
 
-    async def _performed(self, test: Callable[..., Coroutine[Any, Any, None]], **named: object) -> None:
+    async def _perform(self, test: Callable[..., Coroutine[Any, Any, None]], **named: object) -> None:
         await test(self, **named)
 
 
@@ -60,7 +60,7 @@ def _on_its_loop(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[...
 
     @wraps(test)
     def clause(self: Contract, **named: object) -> None:
-        self.run(self._performed(test, **named))
+        self.run(self._perform(test, **named))
 
     return clause
 
@@ -89,7 +89,7 @@ class StoreContract(Contract, Generic[S]):
         """Another store object on the same data; the same object if the data lives only inside it."""
         return store
 
-    async def _performed(self, test: Callable[..., Coroutine[Any, Any, None]], **named: object) -> None:
+    async def _perform(self, test: Callable[..., Coroutine[Any, Any, None]], **named: object) -> None:
         self.here = self.make_store(lease=getattr(test, "lease", 10.0))
         self.there = self.again(self.here)
         try:
@@ -99,7 +99,7 @@ class StoreContract(Contract, Generic[S]):
             await self.there.close()
 
 
-def leased(seconds: float) -> Callable[[T], T]:
+def with_lease(seconds: float) -> Callable[[T], T]:
     """The stores of this clause have leases of this many seconds."""
 
     def note(test: T) -> T:
@@ -109,7 +109,7 @@ def leased(seconds: float) -> Callable[[T], T]:
     return note
 
 
-async def refused(kind: str, act: Awaitable[object]) -> None:
+async def assert_refused(kind: str, act: Awaitable[object]) -> None:
     """The store refuses this with an error of this kind."""
     with pytest.raises(StoreError) as caught:
         await act

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from glidepath.agent import Limits
 from glidepath.conformance.coordinator_steps import DIAMOND, CoordinatorContract
-from glidepath.conformance.stage import Stage, artifact, begun
+from glidepath.conformance.stage import CoordinatorHarness, artifact, start_coordinator
 from glidepath.errors import RejectedError
 from glidepath.run import approve
 from glidepath.teams.events import (
@@ -62,13 +62,15 @@ class EndingClauses(CoordinatorContract):
         def busy(request: ModelRequest) -> Any:
             return call("look") if request.tools else say("landed <a>")
 
-        stage = Stage({"a": (), "b": ("a",)}, {"a": busy}, tools=[look], limits=landed, risk_profile=RiskProfile.LOW)
+        stage = CoordinatorHarness(
+            {"a": (), "b": ("a",)}, {"a": busy}, tools=[look], limits=landed, risk_profile=RiskProfile.LOW
+        )
         result = await self._fly(stage)
         assert result.outcome("a").output == "landed <a>"
-        assert "landed <a>" in stage.asked_of("b")[0].prompt
+        assert "landed <a>" in stage.runs_of_step("b")[0].prompt
         assert artifact("b") in result.final_output
         half = fail(RejectedError("no more"), text="half an answer", after=3)
-        result = await self._fly(Stage({"a": ()}, {"a": half}, risk_profile=RiskProfile.LOW))
+        result = await self._fly(CoordinatorHarness({"a": ()}, {"a": half}, risk_profile=RiskProfile.LOW))
         assert "half an answer" in result.outcome("a").output
         assert "half an answer" in result.final_output
 
@@ -78,28 +80,28 @@ class EndingClauses(CoordinatorContract):
             {"team_timeout": 100.0},
             {"resource_constraint": TeamResourceConstraint(max_duration=100.0)},
         ):
-            stage = Stage({"a": (), "b": (), "c": ("b",)}, {"b": hang("b has begun")}, **config)
+            stage = CoordinatorHarness({"a": (), "b": (), "c": ("b",)}, {"b": hang("b has begun")}, **config)
             began = asyncio.get_running_loop().time()
             result = await self._fly(stage)
             assert result.status is TeamStatus.TIMEOUT
             assert asyncio.get_running_loop().time() - began <= 105
-            _kept(result)
-            assert not stage.asked_of("c")
+            _assert_work_kept(result)
+            assert not stage.runs_of_step("c")
 
     async def test_coord_23_a_cancelled_team_keeps_what_there_is(self) -> None:
         """COORD-23: a cancelled team ends CANCELLED, at once, with what was delivered and started."""
-        stage = Stage({"a": (), "b": (), "c": ("b",)}, {"b": hang("b has begun")})
+        stage = CoordinatorHarness({"a": (), "b": (), "c": ("b",)}, {"b": hang("b has begun")})
         loop = asyncio.get_running_loop()
         loop.call_later(50, stage.cancel.cancel, "enough")
         began = loop.time()
         result = await self._fly(stage)
         assert result.status is TeamStatus.CANCELLED
         assert loop.time() - began <= 55
-        _kept(result)
+        _assert_work_kept(result)
 
     async def test_coord_24_nothing_is_begun_after_a_cancel(self) -> None:
         """COORD-24: after a cancel no more members are asked; after a cancel before the start, none at all."""
-        stage = Stage({"a": (), "b": ("a",), "c": ("b",)})
+        stage = CoordinatorHarness({"a": (), "b": ("a",), "c": ("b",)})
 
         def cancel_after_a(event: TeamEvent) -> None:
             if isinstance(event, StepCompleted) and event.step_id == "a":
@@ -108,18 +110,18 @@ class EndingClauses(CoordinatorContract):
         stage.on_event = cancel_after_a
         result = await self._fly(stage)
         assert result.status is TeamStatus.CANCELLED
-        assert stage.assigned() == ["a"], stage.kinds()
+        assert stage.list_assigned_steps() == ["a"], stage.kinds()
         assert len(stage.asked) == stage.calls == 1
-        early = Stage({"a": ()})
+        early = CoordinatorHarness({"a": ()})
         early.cancel.cancel("never mind")
         result = await self._fly(early)
         assert (result.status, early.calls) == (TeamStatus.CANCELLED, 0)
 
     async def test_coord_25_a_cancelled_task_lands_first(self) -> None:
         """COORD-25: when its own task is cancelled it publishes TEAM_CANCELLED, then re-raises the cancellation."""
-        stage = Stage({"a": (), "b": ()}, {"b": hang("b has begun")})
-        team = await stage.opened()
-        task = asyncio.ensure_future(begun(self.make_coordinator(), stage.request, team))
+        stage = CoordinatorHarness({"a": (), "b": ()}, {"b": hang("b has begun")})
+        team = await stage.open_run()
+        task = asyncio.ensure_future(start_coordinator(self.make_coordinator(), stage.request, team))
         await asyncio.sleep(30)
         task.cancel()
         await asyncio.wait({task}, timeout=30)
@@ -133,7 +135,7 @@ class EndingClauses(CoordinatorContract):
     async def test_coord_26_a_step_out_of_time_never_passes(self) -> None:
         """COORD-26: a step that runs out of time ends on time, and is not COMPLETED at any risk."""
         for risk in RiskProfile:
-            stage = Stage({"a": ()}, {"a": hang("text")}, step_timeout=40.0, risk_profile=risk)
+            stage = CoordinatorHarness({"a": ()}, {"a": hang("text")}, step_timeout=40.0, risk_profile=risk)
             began = asyncio.get_running_loop().time()
             result = await self._fly(stage)
             assert asyncio.get_running_loop().time() - began <= 45
@@ -145,7 +147,7 @@ class EndingClauses(CoordinatorContract):
 
     async def test_coord_27_every_model_call_is_paid_by_the_team(self) -> None:
         """COORD-27: every model call goes through `team.ask`, and the result's usage and cost cover all of them."""
-        stage = Stage(DIAMOND)
+        stage = CoordinatorHarness(DIAMOND)
         result = await self._fly(stage)
         asked = sum(asked.result.iterations + asked.result.landing_calls for asked in stage.asked if asked.result)
         assert stage.calls == asked, f"the models were called {stage.calls} times, {asked} times by team.ask"
@@ -158,7 +160,9 @@ class EndingClauses(CoordinatorContract):
         names = [f"s{number}" for number in range(6)]
         for limit in (TeamResourceConstraint(max_total_tokens=1_500), TeamResourceConstraint(max_cost="0.0015")):
             spender = _Spender()
-            stage = Stage(dict.fromkeys(names, ()), dict.fromkeys(names, spender), resource_constraint=limit)
+            stage = CoordinatorHarness(
+                dict.fromkeys(names, ()), dict.fromkeys(names, spender), resource_constraint=limit
+            )
             result = await self._fly(stage)
             assert spender.tokens <= 1_500, f"{spender.tokens} tokens were used, 1500 allowed"
             assert result.usage.total <= 1_500
@@ -174,7 +178,7 @@ class EndingClauses(CoordinatorContract):
         assert result.outcome("a").state is S.WAITING
         assert [pending.call.name for pending in result.outcome("a").pending] == ["send"]
         assert result.outcome("b").output == artifact("b")
-        assert not stage.asked_of("c")
+        assert not stage.runs_of_step("c")
 
     async def test_coord_30_a_paused_team_goes_on(self) -> None:
         """COORD-30: a resume with decisions does only what was not finished, by the member that began it."""
@@ -182,7 +186,7 @@ class EndingClauses(CoordinatorContract):
         paused = await self._fly(stage)
         before = stage.models["b"].calls
         stage.published.clear()
-        result = await self._approved(stage, paused)
+        result = await self._approve_all(stage, paused)
         assert result.status is TeamStatus.COMPLETED, result.reason
         assert result.outcome("a").output == "sent"
         assert stage.models["b"].calls == before, "b was finished"
@@ -193,14 +197,14 @@ class EndingClauses(CoordinatorContract):
         paused = await self._fly(stage)
         [asker] = [event.member for event in stage.of(StepAssigned) if event.step_id == "send"]
         earlier = {name: model.calls for name, model in stage.models.items()}
-        result = await self._approved(stage, paused)
+        result = await self._approve_all(stage, paused)
         assert result.status is TeamStatus.COMPLETED, result.reason
         busy = [name for name, model in stage.models.items() if model.calls > earlier[name]]
         assert busy == [asker], f"the run of {asker} waits, but {busy} continued it"
 
     async def test_coord_31_finished_steps_are_not_run_again(self) -> None:
         """COORD-31: an execution that continues after a crash takes over the plan and every step that had finished."""
-        stage = Stage(DIAMOND)
+        stage = CoordinatorHarness(DIAMOND)
         done = tuple(
             StepOutcome(step_id=name, state=S.COMPLETED, output=f"old {artifact(name)}", attempts=1)
             for name in ("a", "b")
@@ -208,20 +212,20 @@ class EndingClauses(CoordinatorContract):
         history = History(request=stage.request, plan=stage.request.plan, outcomes=done, sequence=7)
         result = await stage.fly(self.make_coordinator(), history)
         assert result.status is TeamStatus.COMPLETED, result.reason
-        assert stage.assigned() == ["c", "d"], stage.kinds()
+        assert stage.list_assigned_steps() == ["c", "d"], stage.kinds()
         assert {item.step_id for item in stage.of(StepCompleted)} == {"c", "d"}
         outputs = [item.output for item in result.step_outcomes]
         assert outputs == [f"old {artifact('a')}", f"old {artifact('b')}", artifact("c"), artifact("d")]
-        assert f"old {artifact('b')}" in stage.asked_of("d")[0].prompt
+        assert f"old {artifact('b')}" in stage.runs_of_step("d")[0].prompt
         assert stage.of(TeamStarted)[0].resumed
 
     # --- many at once, and leftovers ----------------------------------------------------------------------------
 
     async def test_coord_32_it_leaves_the_run_open(self) -> None:
         """COORD-32: it leaves the team run open that it was given: the opener closes it."""
-        stage = Stage({"a": ()})
-        team = await stage.opened()
-        result = await begun(self.make_coordinator(), stage.request, team)
+        stage = CoordinatorHarness({"a": ()})
+        team = await stage.open_run()
+        result = await start_coordinator(self.make_coordinator(), stage.request, team)
         assert result.status is TeamStatus.COMPLETED, result.reason
         assert not team.closed, "a coordinator does not close the team run it was given"
         await team.close()
@@ -232,12 +236,12 @@ class EndingClauses(CoordinatorContract):
         stages = []
         for number in range(20):
             turns = {name: say(f"{artifact(name)} of {number}", delay=0.1 * (number % 3)) for name in DIAMOND}
-            stages.append(Stage(DIAMOND, turns))
+            stages.append(CoordinatorHarness(DIAMOND, turns))
         results = await asyncio.gather(*[stage.fly(coordinator) for stage in stages])
         for number, (stage, result) in enumerate(zip(stages, results, strict=True)):
             assert result.request_id == stage.request.id
             assert result.outcome("d").output == f"{artifact('d')} of {number}"
-            assert f"{artifact('b')} of {number}" in stage.asked_of("d")[0].prompt
+            assert f"{artifact('b')} of {number}" in stage.runs_of_step("d")[0].prompt
             assert len(stage.endings()) == 1
 
     async def test_coord_34_nothing_is_left_running(self) -> None:
@@ -249,7 +253,7 @@ class EndingClauses(CoordinatorContract):
 
     async def test_coord_35_every_attempt_is_reported(self) -> None:
         """COORD-35: one STEP_ATTEMPTED for each attempt that ended, before its STEP_COMPLETED, with its run."""
-        for stage in (Stage(DIAMOND), Stage({"a": ()}, {"a": empty()})):
+        for stage in (CoordinatorHarness(DIAMOND), CoordinatorHarness({"a": ()}, {"a": empty()})):
             await self._fly(stage)
             made = [(event.step_id, event.attempt) for event in stage.of(StepAssigned)]
             told = [(event.step_id, event.attempt) for event in stage.of(StepAttempted)]
@@ -265,7 +269,7 @@ class EndingClauses(CoordinatorContract):
 
     async def test_coord_36_the_plan_is_announced_once(self) -> None:
         """COORD-36: an execution that takes over a plan does not announce it again, after a crash or a pause."""
-        stage = Stage(DIAMOND)
+        stage = CoordinatorHarness(DIAMOND)
         done = StepOutcome(step_id="a", state=S.COMPLETED, output=artifact("a"), attempts=1)
         history = History(request=stage.request, plan=stage.request.plan, outcomes=(done,), sequence=7)
         await stage.fly(self.make_coordinator(), history)
@@ -276,16 +280,16 @@ class EndingClauses(CoordinatorContract):
         if paused.status is not TeamStatus.PAUSED:
             return  # which COORD-29 is about
         stage.published.clear()
-        await self._approved(stage, paused)
+        await self._approve_all(stage, paused)
         assert not [event for event in stage.published if isinstance(event, PlanReady)]
 
-    async def _approved(self, stage: Stage, paused: TeamResult) -> TeamResult:
+    async def _approve_all(self, stage: CoordinatorHarness, paused: TeamResult) -> TeamResult:
         """The result once a person has approved everything that was pending."""
         decided = {pending.call.id: approve() for outcome in paused.step_outcomes for pending in outcome.pending}
         return await stage.team.resume(paused, decisions=decided, coordinator=self.make_coordinator())
 
 
-def _kept(result: TeamResult) -> None:
+def _assert_work_kept(result: TeamResult) -> None:
     states = {item.step_id: item.state for item in result.step_outcomes}
     assert states == {"a": S.COMPLETED, "b": S.CANCELLED, "c": S.CANCELLED}
     assert result.outcome("a").output == artifact("a")
@@ -312,7 +316,7 @@ async def send() -> str:
     return "ok"
 
 
-def _waiting_stage_for_anybody() -> Stage:
+def _waiting_stage_for_anybody() -> CoordinatorHarness:
     """Two steps that either member can do; the member with the second wants to send something."""
 
     def works(request: ModelRequest) -> Any:
@@ -321,11 +325,13 @@ def _waiting_stage_for_anybody() -> Stage:
         return call("send") if "Send it off." in request.messages[0].text else say("written")
 
     steps = (TeamStep(id="write", description="Write it."), TeamStep(id="send", description="Send it off."))
-    return Stage({"a": (), "b": ()}, {"a": works, "b": works}, steps=steps, tools=[send])
+    return CoordinatorHarness({"a": (), "b": ()}, {"a": works, "b": works}, steps=steps, tools=[send])
 
 
-def _waiting_stage() -> Stage:
+def _waiting_stage() -> CoordinatorHarness:
     def asks(request: ModelRequest) -> Any:
         return say("sent") if request.messages[-1].role == "tool_result" else call("send")
 
-    return Stage({"a": (), "b": (), "c": ("a",)}, {"a": asks, "b": say(artifact("b"), delay=2.0)}, tools=[send])
+    return CoordinatorHarness(
+        {"a": (), "b": (), "c": ("a",)}, {"a": asks, "b": say(artifact("b"), delay=2.0)}, tools=[send]
+    )

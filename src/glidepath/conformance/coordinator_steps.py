@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Mapping
 
 from glidepath.conformance.contract import VirtualContract, missing
-from glidepath.conformance.stage import Stage, artifact
+from glidepath.conformance.stage import CoordinatorHarness, artifact
 from glidepath.errors import RejectedError
 from glidepath.teams.events import (
     TERMINAL,
@@ -45,20 +45,20 @@ class CoordinatorContract(VirtualContract):
         """A coordinator as a user would create it."""
         raise NotImplementedError(missing(self, "make_coordinator"))
 
-    async def _fly(self, stage: Stage) -> TeamResult:
+    async def _fly(self, stage: CoordinatorHarness) -> TeamResult:
         result = await stage.fly(self.make_coordinator())
         assert isinstance(result, TeamResult), f"execute() must return a TeamResult, not {result!r:.100}"
         return result
 
-    async def _paths(self) -> Mapping[TeamStatus, tuple[Stage, TeamResult]]:
+    async def _paths(self) -> Mapping[TeamStatus, tuple[CoordinatorHarness, TeamResult]]:
         """One execution for each way to end."""
         found = {}
         for status, stage in (
-            (TeamStatus.COMPLETED, Stage(DIAMOND)),
-            (TeamStatus.FAILED, Stage(DIAMOND, {"b": empty()})),
-            (TeamStatus.TIMEOUT, Stage(DIAMOND, {"b": hang("began")}, team_timeout=100)),
-            (TeamStatus.CANCELLED, Stage(DIAMOND, {"b": hang("began")})),
-            (TeamStatus.PAUSED, Stage(DIAMOND, plan_only=True)),
+            (TeamStatus.COMPLETED, CoordinatorHarness(DIAMOND)),
+            (TeamStatus.FAILED, CoordinatorHarness(DIAMOND, {"b": empty()})),
+            (TeamStatus.TIMEOUT, CoordinatorHarness(DIAMOND, {"b": hang("began")}, team_timeout=100)),
+            (TeamStatus.CANCELLED, CoordinatorHarness(DIAMOND, {"b": hang("began")})),
+            (TeamStatus.PAUSED, CoordinatorHarness(DIAMOND, plan_only=True)),
         ):
             if status is TeamStatus.CANCELLED:
                 asyncio.get_running_loop().call_later(30, stage.cancel.cancel, "enough")
@@ -73,7 +73,7 @@ class StepClauses(CoordinatorContract):
 
     async def test_coord_1_what_members_deliver_is_the_result(self) -> None:
         """COORD-1: when every step delivers, the result of this request is COMPLETED, with every output."""
-        stage = Stage(DIAMOND)
+        stage = CoordinatorHarness(DIAMOND)
         result = await self._fly(stage)
         assert result.status is TeamStatus.COMPLETED, result.reason
         assert (result.request_id, result.team) == (stage.request.id, "stage")
@@ -104,7 +104,7 @@ class StepClauses(CoordinatorContract):
 
     async def test_coord_5_events_say_what_they_are_about(self) -> None:
         """COORD-5: events of a step carry its id, those of an attempt its number; attempts count up from 1."""
-        for stage in (Stage(DIAMOND), Stage({"a": ()}, {"a": empty()})):
+        for stage in (CoordinatorHarness(DIAMOND), CoordinatorHarness({"a": ()}, {"a": empty()})):
             await self._fly(stage)
             attempts: dict[str | None, int] = {}
             for event in stage.said:
@@ -127,7 +127,7 @@ class StepClauses(CoordinatorContract):
 
     async def test_coord_7_the_plan_is_ready_before_the_first_step(self) -> None:
         """COORD-7: PLAN_READY comes once, before the first STEP_ASSIGNED; a plan in the request is used unchanged."""
-        stage = Stage(DIAMOND)
+        stage = CoordinatorHarness(DIAMOND)
         result = await self._fly(stage)
         (ready,) = stage.of(PlanReady)
         first = next(number for number, event in enumerate(stage.said) if isinstance(event, StepAssigned))
@@ -140,7 +140,7 @@ class StepClauses(CoordinatorContract):
     async def test_coord_8_dependencies_come_first(self) -> None:
         """COORD-8: a step is assigned only after everything it depends on has been delivered."""
         graph = {"e": ("d", "a"), "d": ("c",), "c": (), "b": ("e",), "a": ()}
-        stage = Stage(graph, {"c": say(artifact("c"), delay=5.0), "a": say(artifact("a"), delay=1.0)})
+        stage = CoordinatorHarness(graph, {"c": say(artifact("c"), delay=5.0), "a": say(artifact("a"), delay=1.0)})
         await self._fly(stage)
         delivered: set[str | None] = set()
         for event in stage.said:
@@ -158,10 +158,10 @@ class StepClauses(CoordinatorContract):
 
     async def test_coord_9_artifacts_are_handed_on(self) -> None:
         """COORD-9: the member doing a step is told its task, the goal, and what the steps it depends on delivered."""
-        stage = Stage(DIAMOND)
+        stage = CoordinatorHarness(DIAMOND)
         await self._fly(stage)
         for step in stage.steps:
-            (asked,) = stage.asked_of(step.id)
+            (asked,) = stage.runs_of_step(step.id)
             assert step.description in asked.prompt
             assert stage.request.goal in asked.prompt
             for needed in step.depends_on:
@@ -169,27 +169,27 @@ class StepClauses(CoordinatorContract):
 
     async def test_coord_10_a_lost_dependency_blocks(self) -> None:
         """COORD-10: with BLOCK, the dependents of a step that did not deliver are SKIPPED, and all others are done."""
-        stage = Stage({"a": (), "b": ("a",), "c": ("b",), "x": ()}, {"a": empty()})
+        stage = CoordinatorHarness({"a": (), "b": ("a",), "c": ("b",), "x": ()}, {"a": empty()})
         result = await self._fly(stage)
         states = {item.step_id: item.state for item in result.step_outcomes}
         assert states == {"a": S.FAILED, "b": S.SKIPPED, "c": S.SKIPPED, "x": S.COMPLETED}
         assert result.status is TeamStatus.FAILED
-        assert not stage.asked_of("b") + stage.asked_of("c")
+        assert not stage.runs_of_step("b") + stage.runs_of_step("c")
 
     async def test_coord_11_run_degraded_goes_on_without_it(self) -> None:
         """COORD-11: with RUN_DEGRADED the dependents run once the lost step has ended, and the team ends DEGRADED."""
         policy = DependencyFailure.RUN_DEGRADED
-        stage = Stage({"a": (), "b": ("a",)}, {"a": empty(delay=5.0)}, dependency_failure=policy)
+        stage = CoordinatorHarness({"a": (), "b": ("a",)}, {"a": empty(delay=5.0)}, dependency_failure=policy)
         result = await self._fly(stage)
         assert result.outcome("a").state is S.FAILED
         assert result.outcome("b").state is S.COMPLETED
         assert result.status is TeamStatus.DEGRADED
-        assert stage.asked_of("b")[0].began >= max(asked.ended or 0 for asked in stage.asked_of("a"))
+        assert stage.runs_of_step("b")[0].began >= max(asked.ended or 0 for asked in stage.runs_of_step("a"))
 
     async def test_coord_12_every_step_that_ended_is_announced_once(self) -> None:
         """COORD-12: STEP_COMPLETED once for each step that ended or was skipped, with the outcome of the result."""
-        skipping = Stage({"a": (), "b": ("a",)}, {"a": empty()})
-        for stage in (Stage(DIAMOND), skipping):
+        skipping = CoordinatorHarness({"a": (), "b": ("a",)}, {"a": empty()})
+        for stage in (CoordinatorHarness(DIAMOND), skipping):
             result = await self._fly(stage)
             ended = [event.step_id for event in stage.of(StepCompleted)]
             assert sorted(map(str, ended)) == sorted(step.id for step in stage.steps), stage.kinds()
@@ -197,17 +197,17 @@ class StepClauses(CoordinatorContract):
                 assert event.outcome == result.outcome(str(event.step_id))
         for status, (stage, result) in (await self._paths()).items():
             told = [str(event.step_id) for event in stage.of(StepCompleted)]
-            ended = [name for name in stage.assigned() if result.outcome(name).state.terminal]
+            ended = [name for name in stage.list_assigned_steps() if result.outcome(name).state.terminal]
             assert len(told) == len(set(told)), f"{status.name}: {stage.kinds()}"
             assert set(ended) <= set(told), f"{status.name}: {stage.kinds()}"
 
     async def test_coord_13_steps_move_along_the_table(self) -> None:
         """COORD-13: steps move along `STEP_TRANSITIONS` only: no event follows for a step that has ended."""
-        for stage in (Stage(DIAMOND), Stage(DIAMOND, {"a": empty()})):
+        for stage in (CoordinatorHarness(DIAMOND), CoordinatorHarness(DIAMOND, {"a": empty()})):
             await self._fly(stage)
             states = {step.id: S.PENDING for step in stage.steps}
             for event in stage.said:
-                state = _state_told(event)
+                state = _state_in_event(event)
                 if state is None or event.step_id is None:
                     continue
                 assert event.step_id in states, f"there is no step {event.step_id!r} in the plan: {stage.kinds()}"
@@ -222,7 +222,7 @@ class StepClauses(CoordinatorContract):
         for most in (1, 2):
             turns = {name: say(artifact(name), delay=1.0) for name in names}
             limit = TeamResourceConstraint(max_parallel_steps=most)
-            stage = Stage(dict.fromkeys(names, ()), turns, resource_constraint=limit)
+            stage = CoordinatorHarness(dict.fromkeys(names, ()), turns, resource_constraint=limit)
             result = await self._fly(stage)
             assert result.status is TeamStatus.COMPLETED
             assert stage.at_once() <= most, f"{stage.at_once()} at once, {most} allowed"
@@ -233,7 +233,7 @@ class StepClauses(CoordinatorContract):
         One more attempt is for a senior.
         """
         for rounds in (1, 2, 4):
-            stage = Stage({"a": ()}, {"a": empty()}, max_feedback_rounds=rounds)
+            stage = CoordinatorHarness({"a": ()}, {"a": empty()}, max_feedback_rounds=rounds)
             result = await self._fly(stage)
             tries = [event for event in stage.of(StepAssigned) if not event.senior]
             assert 1 <= len(tries) <= rounds, f"{len(tries)} attempts with max_feedback_rounds={rounds}"
@@ -251,7 +251,7 @@ class StepClauses(CoordinatorContract):
             TeamStep(id="also", description="z", role=clerk),
             TeamStep(id="again", description="z", role=poet),
         )
-        stage = Stage({"a": (), "b": (), "c": ()}, steps=steps)
+        stage = CoordinatorHarness({"a": (), "b": (), "c": ()}, steps=steps)
         result = await self._fly(stage)
         assert result.status is TeamStatus.COMPLETED
         members = {event.step_id: event.member for event in stage.of(StepAssigned)}
@@ -263,7 +263,7 @@ class StepClauses(CoordinatorContract):
         role = RoleDefinition(name="pilot", required_capability="flying")
         steps = (TeamStep(id="a", description="x"), TeamStep(id="b", description="y", role=role))
         for wrong in (steps, (steps[0], TeamStep(id="b", description="y", member="nobody"))):
-            stage = Stage({"m": ()}, steps=wrong)
+            stage = CoordinatorHarness({"m": ()}, steps=wrong)
             result = await self._fly(stage)
             assert result.status is TeamStatus.FAILED
             assert result.reason, "the result says why"
@@ -271,11 +271,11 @@ class StepClauses(CoordinatorContract):
 
     async def test_coord_18_plan_only_asks_nobody(self) -> None:
         """COORD-18: with `plan_only` it only plans, and the result is PAUSED, with the plan."""
-        stage = Stage(DIAMOND, plan_only=True)
+        stage = CoordinatorHarness(DIAMOND, plan_only=True)
         result = await self._fly(stage)
         assert result.status is TeamStatus.PAUSED
         assert isinstance(result.plan, TeamExecutionPlan)
-        assert (len(stage.of(PlanReady)), stage.assigned(), stage.calls) == (1, [], 0)
+        assert (len(stage.of(PlanReady)), stage.list_assigned_steps(), stage.calls) == (1, [], 0)
 
     # --- risk ---------------------------------------------------------------------------------------------------
 
@@ -283,14 +283,14 @@ class StepClauses(CoordinatorContract):
         """COORD-19: a step that never delivers whole work fails at MEDIUM and HIGH, and is DEGRADED at LOW."""
         for risk in RiskProfile:
             broken_off = fail(RejectedError("no more"), text="half an answer", after=3)
-            stage = Stage({"a": ()}, {"a": broken_off}, risk_profile=risk)
+            stage = CoordinatorHarness({"a": ()}, {"a": broken_off}, risk_profile=risk)
             result = await self._fly(stage)
             low = risk is RiskProfile.LOW
             assert result.outcome("a").state is (S.DEGRADED if low else S.FAILED), risk
             assert result.status is (TeamStatus.DEGRADED if low else TeamStatus.FAILED), risk
 
 
-def _state_told(event: TeamEvent) -> StepState | None:
+def _state_in_event(event: TeamEvent) -> StepState | None:
     """The state of a step that an event reports."""
     if isinstance(event, StepCompleted):
         return event.outcome.state

@@ -10,7 +10,7 @@ from glidepath.agent import Agent, Limits
 from glidepath.conformance.contract import missing
 from glidepath.conformance.coordinator_ends import EndingClauses
 from glidepath.conformance.coordinator_steps import CoordinatorContract, StepClauses
-from glidepath.conformance.stage import Stage, artifact
+from glidepath.conformance.stage import CoordinatorHarness, artifact
 from glidepath.teams.events import EvaluationResult, EvaluationStarted, PlanReady, StepAssigned
 from glidepath.teams.spi import EvaluationStrategy, TeamCoordinator
 from glidepath.teams.values import (
@@ -90,14 +90,14 @@ class ReviewingCoordinatorContract(CoordinatorContract):
         """A coordinator that asks this reviewer about every artifact."""
         raise NotImplementedError(missing(self, "make_reviewing"))
 
-    async def _reviewed(self, reviewer: EvaluationStrategy, **config: Any) -> tuple[Stage, Any]:
-        stage = Stage({"a": ()}, **config)
+    async def _run_reviewed(self, reviewer: EvaluationStrategy, **config: Any) -> tuple[CoordinatorHarness, Any]:
+        stage = CoordinatorHarness({"a": ()}, **config)
         return stage, await stage.fly(self.make_reviewing(reviewer))
 
     async def test_review_1_what_passes_is_accepted(self) -> None:
         """REVIEW-1: work that passes is accepted at the first attempt, and nobody is asked again."""
         reviewer = Reviewer(PASS)
-        stage, result = await self._reviewed(reviewer)
+        stage, result = await self._run_reviewed(reviewer)
         assert result.status is TeamStatus.COMPLETED
         assert result.outcome("a").output == artifact("a")
         assert (len(stage.asked), len(reviewer.contexts)) == (1, 1)
@@ -107,7 +107,7 @@ class ReviewingCoordinatorContract(CoordinatorContract):
         """REVIEW-2: a reviewer that always wants more is asked at most `max_feedback_rounds` times."""
         for rounds in (1, 3):
             reviewer = Reviewer(REVISE)
-            stage, result = await self._reviewed(reviewer, max_feedback_rounds=rounds)
+            stage, result = await self._run_reviewed(reviewer, max_feedback_rounds=rounds)
             assert len(stage.asked) == len(reviewer.contexts) == rounds
             assert result.outcome("a").attempts == rounds
 
@@ -115,14 +115,14 @@ class ReviewingCoordinatorContract(CoordinatorContract):
         """REVIEW-3: a review knows the number of the attempt and every verdict before it, oldest first."""
         second = EvaluationVerdict(outcome=V.REVISE, score=0.6, feedback="and the <sources>")
         reviewer = Reviewer(REVISE, second, PASS)
-        await self._reviewed(reviewer, max_feedback_rounds=3)
+        await self._run_reviewed(reviewer, max_feedback_rounds=3)
         assert [context.attempt for context in reviewer.contexts] == [1, 2, 3]
         assert [context.prior_verdicts for context in reviewer.contexts] == [(), (REVISE,), (REVISE, second)]
 
     async def test_review_4_the_next_attempt_is_told_everything(self) -> None:
         """REVIEW-4: everything that reviewers said is in the prompt of the next attempt."""
         second = EvaluationVerdict(outcome=V.REVISE, score=0.6, feedback="and the <sources>")
-        stage, _ = await self._reviewed(Reviewer(REVISE, second, PASS), max_feedback_rounds=3)
+        stage, _ = await self._run_reviewed(Reviewer(REVISE, second, PASS), max_feedback_rounds=3)
         told = [("<figures>" in asked.prompt, "<sources>" in asked.prompt) for asked in stage.asked]
         assert told == [(False, False), (True, False), (True, True)]
 
@@ -130,14 +130,14 @@ class ReviewingCoordinatorContract(CoordinatorContract):
         """REVIEW-5: a crash, silence, nothing, nonsense, a score out of range, and "I cannot say" are never a pass."""
         for what, answer in NO_REVIEW:
             for risk in RiskProfile:
-                _, result = await self._reviewed(Reviewer(answer), risk_profile=risk, evaluator_timeout=20.0)
+                _, result = await self._run_reviewed(Reviewer(answer), risk_profile=risk, evaluator_timeout=20.0)
                 state = result.outcome("a").state
                 assert state is (S.DEGRADED if risk is RiskProfile.LOW else S.FAILED), (what, risk)
 
     async def test_review_6_rejected_work_degrades_at_low_risk_and_fails_above(self) -> None:
         """REVIEW-6: work that was never accepted is kept, and is DEGRADED at LOW and FAILED at MEDIUM and HIGH."""
         for risk in RiskProfile:
-            _, result = await self._reviewed(Reviewer(REVISE), risk_profile=risk)
+            _, result = await self._run_reviewed(Reviewer(REVISE), risk_profile=risk)
             low = risk is RiskProfile.LOW
             assert result.status is (TeamStatus.DEGRADED if low else TeamStatus.FAILED), risk
             assert result.outcome("a").state is (S.DEGRADED if low else S.FAILED), risk
@@ -146,17 +146,17 @@ class ReviewingCoordinatorContract(CoordinatorContract):
 
     async def test_review_7_an_unreviewed_pass_needs_consent(self) -> None:
         """REVIEW-7: AUTO_PASS_WITH_WARNING counts only with `auto_pass` at LOW, and then there is a warning."""
-        _, result = await self._reviewed(Reviewer(UNSEEN), risk_profile=RiskProfile.LOW, auto_pass=True)
+        _, result = await self._run_reviewed(Reviewer(UNSEEN), risk_profile=RiskProfile.LOW, auto_pass=True)
         assert result.outcome("a").state is S.COMPLETED
         assert result.warnings
         for risk in RiskProfile:
-            _, result = await self._reviewed(Reviewer(UNSEEN), risk_profile=risk)
+            _, result = await self._run_reviewed(Reviewer(UNSEEN), risk_profile=risk)
             assert result.outcome("a").state is not S.COMPLETED, risk
 
     async def test_review_8_reviews_are_announced(self) -> None:
         """REVIEW-8: every review is announced, with its verdict as it counts, the step and the attempt."""
         reviewer = Reviewer(REVISE, RuntimeError("ill"))
-        stage, result = await self._reviewed(reviewer)
+        stage, result = await self._run_reviewed(reviewer)
         told = [(e.step_id, e.attempt) for e in stage.of(EvaluationStarted)]
         found = [(e.step_id, e.attempt, e.verdict.outcome) for e in stage.of(EvaluationResult)]
         assert told == [("a", 1), ("a", 2)]
@@ -167,9 +167,9 @@ class ReviewingCoordinatorContract(CoordinatorContract):
         """REVIEW-9: a reviewer that hangs is abandoned after `evaluator_timeout`, and at once after a cancel."""
         loop = asyncio.get_running_loop()
         began = loop.time()
-        await self._reviewed(Reviewer("hang"), evaluator_timeout=20.0)
+        await self._run_reviewed(Reviewer("hang"), evaluator_timeout=20.0)
         assert loop.time() - began <= 25
-        stage = Stage({"a": ()})
+        stage = CoordinatorHarness({"a": ()})
         loop.call_later(10, stage.cancel.cancel, "enough")
         began = loop.time()
         async with no_leftovers():
@@ -187,7 +187,7 @@ class ReviewingCoordinatorContract(CoordinatorContract):
                 await context.ask(judge, "Is it good?")
                 return PASS
 
-        stage, result = await self._reviewed(Asking())
+        stage, result = await self._run_reviewed(Asking())
         assert result.status is TeamStatus.COMPLETED
         spent = [asked.result.usage.total for asked in stage.asked if asked.result]
         assert len(spent) == 2
@@ -213,10 +213,10 @@ class PlanningCoordinatorContract(CoordinatorContract):
         """A coordinator whose plans come from this agent."""
         raise NotImplementedError(missing(self, "make_planning"))
 
-    async def _planned(self, *answers: Step, **config: Any) -> tuple[Stage, Any, ScriptedModel]:
+    async def _run_planned(self, *answers: Step, **config: Any) -> tuple[CoordinatorHarness, Any, ScriptedModel]:
         script = [say(answer) if isinstance(answer, str) else answer for answer in answers]
         model = ScriptedModel(script[:-1], price=("1", "1")).forever(script[-1])
-        stage = Stage({"m": ()}, planned=False, **config)
+        stage = CoordinatorHarness({"m": ()}, planned=False, **config)
         planner = Agent(model=model, limits=Limits(max_iterations=3), max_retries=0)
         return stage, await stage.fly(self.make_planning(planner)), model
 
@@ -226,27 +226,27 @@ class PlanningCoordinatorContract(CoordinatorContract):
             '{"id": "one", "description": "x"}',
             '{"id": "two", "description": "y", "depends_on": ["one"]}',
         )
-        stage, result, _ = await self._planned(f'{{"steps": [{second}, {first}]}}')
+        stage, result, _ = await self._run_planned(f'{{"steps": [{second}, {first}]}}')
         assert result.status is TeamStatus.COMPLETED, result.reason
         assert [step.id for step in result.plan.steps] == ["two", "one"]
-        assert stage.assigned() == ["one", "two"]
+        assert stage.list_assigned_steps() == ["one", "two"]
         assert result.usage.total == sum(asked.result.usage.total for asked in stage.asked if asked.result)
 
     async def test_plan_2_a_bad_plan_is_repaired_once(self) -> None:
         """PLAN-2: an invalid plan goes back to the planner once, with what is wrong: there is no third request."""
         for bad in BAD_PLANS:
             good = '{"steps": [{"id": "one", "description": "x"}]}'
-            _, result, model = await self._planned(bad, good)
+            _, result, model = await self._run_planned(bad, good)
             assert result.status is TeamStatus.COMPLETED, result.reason
             assert model.calls == 2
-            _, _, model = await self._planned(bad)
+            _, _, model = await self._run_planned(bad)
             assert model.calls == 2
 
     async def test_plan_3_without_a_plan_fail_fast_fails_before_any_step(self) -> None:
         """PLAN-3: with FAIL_FAST, no valid plan means FAILED, with a reason, before any step."""
         for bad in BAD_PLANS:
-            stage, result, _ = await self._planned(bad)
-            assert (result.status, stage.assigned(), stage.calls) == (TeamStatus.FAILED, [], 0)
+            stage, result, _ = await self._run_planned(bad)
+            assert (result.status, stage.list_assigned_steps(), stage.calls) == (TeamStatus.FAILED, [], 0)
             assert result.reason
             assert not stage.of(PlanReady)
 
@@ -254,7 +254,7 @@ class PlanningCoordinatorContract(CoordinatorContract):
         """PLAN-4: with FALLBACK, no valid plan means the deterministic plan, and a warning."""
         fallback = PlannerFailureMode.FALLBACK
         for bad in BAD_PLANS:
-            stage, result, _ = await self._planned(bad, planner_failure_mode=fallback)
+            stage, result, _ = await self._run_planned(bad, planner_failure_mode=fallback)
             assert result.status is TeamStatus.COMPLETED, result.reason
             assert result.plan.source == "deterministic"
             assert result.warnings
@@ -266,10 +266,10 @@ class PlanningCoordinatorContract(CoordinatorContract):
 
         loop = asyncio.get_running_loop()
         began = loop.time()
-        stage, result, _ = await self._planned(hang(), step_timeout=30.0, team_timeout=100.0)
+        stage, result, _ = await self._run_planned(hang(), step_timeout=30.0, team_timeout=100.0)
         assert loop.time() - began <= 105
         assert (result.status in (TeamStatus.FAILED, TeamStatus.TIMEOUT), stage.calls) == (True, 0)
-        stage = Stage({"m": ()}, planned=False)
+        stage = CoordinatorHarness({"m": ()}, planned=False)
         loop.call_later(10, stage.cancel.cancel, "enough")
         began = loop.time()
         planner = Agent(model=ScriptedModel().forever(hang()), limits=Limits(max_iterations=3))

@@ -75,13 +75,13 @@ class EvaluationStrategyContract(VirtualContract):
         for artifact in (self.good, self.bad):
             first = self.context(artifact)
             for context in (first, replace(first, attempt=3, prior_verdicts=(REVISE, REVISE))):
-                given: Any = await _evaluated(strategy, context)
+                given: Any = await _evaluate(strategy, context)
                 assert isinstance(given, EvaluationVerdict), f"it answered {given!r:.100}"
 
     async def test_eval_2_the_score_is_from_0_to_1(self) -> None:
         """EVAL-2: the score is a number from 0 to 1, so that the wrapper uses the verdict unchanged."""
         for artifact in (self.good, self.bad):
-            given: Any = await _evaluated(self.make_strategy(), self.context(artifact))
+            given: Any = await _evaluate(self.make_strategy(), self.context(artifact))
             score = getattr(given, "score", 0.0)
             assert isinstance(score, int | float)
             assert 0 <= score <= 1, f"the score is {score}"
@@ -108,7 +108,7 @@ class EvaluationStrategyContract(VirtualContract):
         """EVAL-6: AUTO_PASS_WITH_WARNING is returned only where the team allows it: with `auto_pass`, at LOW."""
         for risk in RiskProfile:
             for artifact in (self.good, self.bad):
-                given: Any = await _evaluated(self.make_strategy(), self.context(artifact, risk_profile=risk))
+                given: Any = await _evaluate(self.make_strategy(), self.context(artifact, risk_profile=risk))
                 assert getattr(given, "outcome", None) is not V.AUTO_PASS_WITH_WARNING, risk
 
     async def test_eval_7_risk_never_makes_it_milder(self) -> None:
@@ -131,9 +131,9 @@ class EvaluationStrategyContract(VirtualContract):
         """EVAL-9: the same context has the same verdict, word for word (unless `deterministic` is False)."""
         for artifact in (self.good, self.bad) if self.deterministic else ():
             strategy, context = self.make_strategy(), self.context(artifact)
-            verdicts = [await _evaluated(strategy, context) for _ in range(3)]
+            verdicts = [await _evaluate(strategy, context) for _ in range(3)]
             assert verdicts.count(verdicts[0]) == len(verdicts)
-            assert await _evaluated(self.make_strategy(), context) == verdicts[0]
+            assert await _evaluate(self.make_strategy(), context) == verdicts[0]
 
     async def test_eval_10_many_at_once_do_not_mix(self) -> None:
         """EVAL-10: of forty reviews at once, each gets the verdict on its own artifact."""
@@ -147,7 +147,7 @@ class EvaluationStrategyContract(VirtualContract):
     async def test_eval_11_hostile_artifacts_do_not_break_it(self) -> None:
         """EVAL-11: a megabyte, broken characters and instructions to the judge are artifacts like any other."""
         for artifact in HOSTILE:
-            given: Any = await _evaluated(self.make_strategy(), self.context(artifact))
+            given: Any = await _evaluate(self.make_strategy(), self.context(artifact))
             assert isinstance(given, EvaluationVerdict), f"{artifact[:40]!r}: {given!r:.100}"
 
     async def test_eval_12_it_asks_models_through_the_team(self) -> None:
@@ -192,7 +192,7 @@ class EvaluationStrategyContract(VirtualContract):
             assert found.verdict.outcome is V.REVIEW_EXCEEDED, risk
 
 
-async def _evaluated(strategy: EvaluationStrategy, context: EvaluationContext) -> Any:
+async def _evaluate(strategy: EvaluationStrategy, context: EvaluationContext) -> Any:
     """The raw answer, without a wrapper."""
     return await asyncio.wait_for(strategy.evaluate(context), SECONDS)
 
@@ -211,11 +211,11 @@ def _all_runs() -> Iterator[list[Any]]:
     seen: list[Any] = []
     run = Agent.run
 
-    def counted(self: Agent, *args: Any, **more: Any) -> Any:
+    def count_run(self: Agent, *args: Any, **more: Any) -> Any:
         seen.append(args)
         return run(self, *args, **more)
 
-    Agent.run = counted  # type: ignore[method-assign]
+    Agent.run = count_run  # type: ignore[method-assign]
     try:
         yield seen
     finally:

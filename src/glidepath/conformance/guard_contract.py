@@ -50,16 +50,16 @@ class CallGuardContract(Contract):
         guard = self.make_guard({})
         for number in range(LONG):
             step, results = batch(f"tool{number % 3}", {"page": number}, f"c{number}", f"page {number}")
-            assert _said(guard, step, results) == [], number
+            assert _collect_verdicts(guard, step, results) == [], number
 
     def test_guard_3_it_notices_what_it_is_for(self) -> None:
         """GUARD-3: provoked long enough, it speaks up."""
-        said = self._provoked({})
+        said = self._provoke({})
         assert said, f"it said nothing in {LONG} steps"
 
     def test_guard_4_verdicts_can_be_carried_out(self) -> None:
         """GUARD-4: a verdict is a `GuardVerdict` with a known action, a reason, and words for the model or a person."""
-        for verdict in self._provoked({}):
+        for verdict in self._provoke({}):
             assert isinstance(verdict, GuardVerdict), f"it answered {verdict!r:.100}"
             assert verdict.action in ACTIONS
             assert verdict.reason.strip()
@@ -68,40 +68,40 @@ class CallGuardContract(Contract):
 
     def test_guard_5_the_ladder_goes_up(self) -> None:
         """GUARD-5: under the same provocation it never becomes milder, and does not nudge forever."""
-        ranks = [ACTIONS.index(verdict.action) for verdict in self._provoked({})]
+        ranks = [ACTIONS.index(verdict.action) for verdict in self._provoke({})]
         assert ranks == sorted(ranks), [ACTIONS[rank] for rank in ranks]
         assert ranks.count(0) <= 3, "the same nudge again and again is noise"
 
     def test_guard_6_its_state_survives(self) -> None:
         """GUARD-6: its state is plain JSON data: a guard made from a copy of it continues where the other stopped."""
-        whole = [verdict.action for verdict in self._provoked({})]
+        whole = [verdict.action for verdict in self._provoke({})]
         for cut in range(1, 8):
             state: dict[str, Any] = {}
-            first = self._provoked(state, range(cut))
+            first = self._provoke(state, range(cut))
             if [verdict.action for verdict in first] == whole:
                 break  # it is finished
             restored = json.loads(json.dumps(state))
             withdrawn = frozenset(tool for verdict in first for tool in verdict.tools if verdict.action == "withdraw")
-            second = self._provoked(restored, range(cut, LONG), withdrawn)
+            second = self._provoke(restored, range(cut, LONG), withdrawn)
             assert [verdict.action for verdict in (*first, *second)] == whole, f"cut after {cut} steps"
 
     def test_guard_7_runs_do_not_mix(self) -> None:
         """GUARD-7: two guards with separate states do not affect each other."""
-        alone = [verdict.action for verdict in self._provoked({})]
-        self._provoked({})
+        alone = [verdict.action for verdict in self._provoke({})]
+        self._provoke({})
         fresh = self.make_guard({})
         step, results = batch("tool", {"page": 1}, "c1", "page 1")
-        assert _said(fresh, step, results) == []
-        assert [verdict.action for verdict in self._provoked({})] == alone
+        assert _collect_verdicts(fresh, step, results) == []
+        assert [verdict.action for verdict in self._provoke({})] == alone
 
     def test_guard_8_any_state_will_do(self) -> None:
         """GUARD-8: a state from another version, or a damaged one, is repaired and does not crash the guard."""
         known: dict[str, Any] = {}
-        self._provoked(known, range(3))
+        self._provoke(known, range(3))
         for state in _odd_states(known):
-            assert self._provoked(state), "it has to work from any state"
+            assert self._provoke(state), "it has to work from any state"
 
-    def _provoked(
+    def _provoke(
         self, state: dict[str, Any], numbers: range = range(LONG), withdrawn: frozenset[str] = frozenset()
     ) -> list[GuardVerdict]:
         """Its verdicts while it is provoked, until it lands the run; tools that it withdraws are gone."""
@@ -109,7 +109,7 @@ class CallGuardContract(Contract):
         for number in numbers:
             step, results = self.provoking(number)
             step = Step(step.calls, step.tools, withdrawn)
-            for verdict in _said(guard, step, results):
+            for verdict in _collect_verdicts(guard, step, results):
                 said.append(verdict)
                 if getattr(verdict, "action", None) == "land":
                     return said
@@ -130,7 +130,7 @@ def batch(name: str, arguments: dict[str, Any], call_id: str, text: str, *, is_e
     return step, (ToolResultMessage(call_id, name, text, is_error=is_error, kind=kind),)
 
 
-def _said(guard: CallGuard, step: Step, results: tuple[ToolResultMessage, ...]) -> list[Any]:
+def _collect_verdicts(guard: CallGuard, step: Step, results: tuple[ToolResultMessage, ...]) -> list[Any]:
     before, after = getattr(guard, "before", None), getattr(guard, "after", None)
     first: Any = None if before is None else before(step)
     kept_back = first is not None and getattr(first, "action", "") != "nudge"  # the batch does not run

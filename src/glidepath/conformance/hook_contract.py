@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from glidepath import _wire
-from glidepath.conformance.plugin import HookContract, view_problems, written
+from glidepath.conformance.plugin import HookContract, encode_for_comparison, view_problems
 from glidepath.conformance.transcripts import TASK, every_kind, long_talk, sizes_of
 from glidepath.messages import ImageBlock, Message, TextBlock, ToolCall, ToolResultMessage, UserMessage
 from glidepath.spi import (
@@ -69,17 +69,17 @@ class BeforeToolCallContract(HookContract):
 
     async def test_before_3_it_only_looks(self) -> None:
         """BEFORE-3: the arguments, the call and the transcript are not changed in place."""
-        await self._unchanged("arguments", "call.arguments", "messages")
+        await self._assert_unchanged("arguments", "call.arguments", "messages")
 
     async def test_before_4_a_replacement_is_final(self) -> None:
         """BEFORE-4: a replacement is plain data, and the hook does not replace it again when asked about it."""
         async for context, answer in self._answers():
             if isinstance(answer, Replace):
                 assert isinstance(answer.arguments, Mapping)
-                written(answer.arguments)
+                encode_for_comparison(answer.arguments)
                 assert context.replaceable, "it may not replace again"
                 final = _wire.replace(context, arguments=dict(answer.arguments), replaceable=False)
-                assert not isinstance(await self._asked(final), Replace)
+                assert not isinstance(await self._ask_hook(final), Replace)
 
     async def test_before_5_what_it_refuses_does_not_run(self) -> None:
         """BEFORE-5: the call that it must refuse is blocked or asked about, in any turn, the first time and again."""
@@ -89,7 +89,7 @@ class BeforeToolCallContract(HookContract):
         for iteration in (refused.iteration, 3, 50):
             for replaceable in (True, False):
                 context = _wire.replace(refused, iteration=iteration, replaceable=replaceable)
-                answer = await self._asked(context)
+                answer = await self._ask_hook(context)
                 assert isinstance(answer, Block | Ask), f"turn {iteration}: it answered {answer!r:.100}"
 
     async def test_before_6_it_answers_in_time(self) -> None:
@@ -128,7 +128,7 @@ class AfterToolCallContract(HookContract):
     async def test_after_1_it_answers_with_a_decision(self) -> None:
         """AFTER-1: it answers None or an `AfterDecision`: a text, and True, False or None for the rest."""
         for context in self._contexts()[:2]:
-            answer = await self._asked(context)
+            answer = await self._ask_hook(context)
             assert answer is None or isinstance(answer, AfterDecision), f"it answered {answer!r:.100}"
             if answer is not None:
                 assert answer.content is None or isinstance(answer.content, str)
@@ -136,12 +136,12 @@ class AfterToolCallContract(HookContract):
 
     async def test_after_2_it_only_looks(self) -> None:
         """AFTER-2: the result, its details and the arguments are not changed in place."""
-        await self._unchanged("result", "arguments", "call.arguments")
+        await self._assert_unchanged("result", "arguments", "call.arguments")
 
     async def test_after_3_any_result_will_do(self) -> None:
         """AFTER-3: an error, nothing, a megabyte and a picture are results like any other."""
         for context in self._contexts()[2:]:
-            answer = await self._asked(context)
+            answer = await self._ask_hook(context)
             assert answer is None or isinstance(answer, AfterDecision), f"it answered {answer!r:.100}"
 
     async def test_after_4_what_it_hides_is_hidden(self) -> None:
@@ -170,7 +170,7 @@ class ContextTransformContract(HookContract):
     async def test_transform_1_it_answers_with_a_view(self) -> None:
         """TRANSFORM-1: it answers None, or at least one message."""
         for context in self._contexts():
-            assert not view_problems(await self._asked(context))
+            assert not view_problems(await self._ask_hook(context))
 
     async def test_transform_2_calls_and_results_stay_together(self) -> None:
         """TRANSFORM-2: a call is never separated from its result."""
@@ -178,17 +178,17 @@ class ContextTransformContract(HookContract):
 
     async def test_transform_3_the_task_stays(self) -> None:
         """TRANSFORM-3: the task is in every view."""
-        await self._task_kept()
+        await self._assert_task_kept()
 
     async def test_transform_4_it_only_looks(self) -> None:
         """TRANSFORM-4: the transcript is not changed: a view is never kept."""
-        await self._unchanged("messages")
+        await self._assert_unchanged("messages")
 
     async def test_transform_5_it_keeps_nothing(self) -> None:
         """TRANSFORM-5: the same transcript has the same view, however often it is asked: views do not accumulate."""
         plugin = self.make_plugin().for_run()
         for context in self._contexts():
-            views = [written(await self._asked(context, plugin)) for _ in range(3)]
+            views = [encode_for_comparison(await self._ask_hook(context, plugin)) for _ in range(3)]
             assert views.count(views[0]) == 3
 
     async def test_transform_6_it_answers_in_time(self) -> None:
@@ -210,7 +210,7 @@ class ContextOverflowRecoveryContract(HookContract):
     async def test_over_1_it_answers_with_a_view(self) -> None:
         """OVER-1: it answers None, or at least one message, even when nothing can be left out."""
         for context in self._contexts():
-            assert not view_problems(await self._asked(context))
+            assert not view_problems(await self._ask_hook(context))
 
     async def test_over_2_the_view_is_smaller(self) -> None:
         """OVER-2: the view has fewer tokens than what did not fit."""
@@ -224,11 +224,11 @@ class ContextOverflowRecoveryContract(HookContract):
 
     async def test_over_4_the_task_stays(self) -> None:
         """OVER-4: the task is in every view."""
-        await self._task_kept()
+        await self._assert_task_kept()
 
     async def test_over_5_it_only_looks(self) -> None:
         """OVER-5: the transcript is not changed."""
-        await self._unchanged("messages")
+        await self._assert_unchanged("messages")
 
     async def test_over_6_it_answers_in_time(self) -> None:
         """OVER-6: it answers within five seconds, the time a run waits for a hook."""
@@ -266,7 +266,7 @@ class ToolGateContract(HookContract):
     async def test_gate_3_what_it_denies_stays_denied(self) -> None:
         """GATE-3: the tools that it must deny are never allowed, and its gate is a required one."""
         for context in self._contexts() if self.denied else ():
-            answer = await self._asked(context)
+            answer = await self._ask_hook(context)
             assert answer is not None, f"no opinion in turn {context.iteration}"
             allowed = answer.allowed if isinstance(answer, Gate) else answer
             assert not self.denied & set(allowed), f"turn {context.iteration}"
@@ -276,12 +276,12 @@ class ToolGateContract(HookContract):
         """GATE-4: it gives the same answer about the same turn, however often it is asked."""
         plugin = self.make_plugin().for_run()
         for context in self._contexts():
-            answers = [await self._asked(context, plugin) for _ in range(3)]
+            answers = [await self._ask_hook(context, plugin) for _ in range(3)]
             assert answers.count(answers[0]) == 3
 
     async def test_gate_5_it_only_looks(self) -> None:
         """GATE-5: the transcript is not changed."""
-        await self._unchanged("messages")
+        await self._assert_unchanged("messages")
 
     async def test_gate_6_it_answers_in_time(self) -> None:
         """GATE-6: it answers within five seconds, the time a run waits for a hook."""

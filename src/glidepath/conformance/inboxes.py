@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Protocol
 
-from glidepath.conformance.contract import StoreContract, refused
+from glidepath.conformance.contract import StoreContract, assert_refused
 from glidepath.sessions.owner import this_owner
 from glidepath.spi.ports import offers
 from glidepath.spi.sessions import Inbox, Note, SessionStore
@@ -45,8 +45,8 @@ class InboxContract(StoreContract[StoreWithInbox]):
     async def test_inbox_3_what_is_missing_is_said(self) -> None:
         """INBOX-3: post and notes raise kind missing for a missing session, and create none."""
         await _session(self.here, "other")
-        await refused("missing", self.here.post("s", _note("a")))
-        await refused("missing", self.here.notes("s"))
+        await assert_refused("missing", self.here.post("s", _note("a")))
+        await assert_refused("missing", self.here.notes("s"))
         assert [entry.session_id for entry in await self.here.entries()] == ["other"]
 
     async def test_inbox_4_an_owner_hears_of_its_mail(self) -> None:

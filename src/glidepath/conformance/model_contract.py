@@ -63,14 +63,14 @@ class ModelContract(Contract):
             before = model.name
             assert isinstance(before, str)
             assert before.strip()
-            await _heard(model)
+            await _collect_deltas(model)
             assert model.name == before
 
     async def test_model_2_a_stream_ends_with_its_one_end(self) -> None:
         """MODEL-2: a stream is deltas and, last, exactly one `StreamEnd`."""
         for scene in ("text", "tool"):
             async with self.playing(scene) as model:
-                deltas = await _heard(model)
+                deltas = await _collect_deltas(model)
                 strange = [delta for delta in deltas if not isinstance(delta, DELTAS)]
                 assert not strange, f"no deltas: {strange!r:.200}"
                 ends = [number for number, delta in enumerate(deltas) if isinstance(delta, StreamEnd)]
@@ -79,7 +79,7 @@ class ModelContract(Contract):
     async def test_model_3_a_text_is_said(self) -> None:
         """MODEL-3: a text arrives as `TextDelta`, whole, with the stop reason end_turn."""
         async with self.playing("text") as model:
-            deltas = await _heard(model)
+            deltas = await _collect_deltas(model)
             assert len(_text(deltas).split()) > 1, f"it said {_text(deltas)!r}"
             assert not [delta for delta in deltas if isinstance(delta, ToolCallDelta)]
             assert _reasons(deltas) == ["end_turn"]
@@ -87,7 +87,7 @@ class ModelContract(Contract):
     async def test_model_4_a_call_joins_from_its_fragments(self) -> None:
         """MODEL-4: the fragments of a call join by index: an id, an offered tool, a JSON object; then tool_use."""
         async with self.playing("tool") as model:
-            deltas = await _heard(model)
+            deltas = await _collect_deltas(model)
             calls: dict[int, list[str]] = {}
             for delta in deltas:
                 if isinstance(delta, ToolCallDelta):
@@ -105,7 +105,7 @@ class ModelContract(Contract):
         """MODEL-5: usage is None, or plausible whole numbers: cached within input, reasoning within output."""
         for scene in ("text", "tool"):
             async with self.playing(scene) as model:
-                for end in (delta for delta in await _heard(model) if isinstance(delta, StreamEnd)):
+                for end in (delta for delta in await _collect_deltas(model) if isinstance(delta, StreamEnd)):
                     used = end.usage
                     if used is None:
                         continue
@@ -120,24 +120,24 @@ class ModelContract(Contract):
         async with self.playing("failure") as model:
             deltas: list[Any] = []
             with pytest.raises(ModelError):
-                await _heard(model, into=deltas)
+                await _collect_deltas(model, into=deltas)
             assert not [delta for delta in deltas if isinstance(delta, StreamEnd)]
 
     async def test_model_7_calls_do_not_see_each_other(self) -> None:
         """MODEL-7: a call leaves nothing behind: the next request gets a whole answer, even after one was dropped."""
         async with self.playing("text") as model:
-            first = _text(await _heard(model))
+            first = _text(await _collect_deltas(model))
             stream = model.stream(_request())
             await asyncio.wait_for(anext(stream), PATIENCE)
             await _close(stream)
-            assert _text(await _heard(model)) == first
-            assert _text(await _heard(model)) == first
+            assert _text(await _collect_deltas(model)) == first
+            assert _text(await _collect_deltas(model)) == first
 
     async def test_model_8_many_calls_at_once(self) -> None:
         """MODEL-8: eight calls at once are each answered whole."""
         async with self.playing("text") as model:
-            alone = _text(await _heard(model))
-            found = await asyncio.gather(*[_heard(model) for _ in range(8)])
+            alone = _text(await _collect_deltas(model))
+            found = await asyncio.gather(*[_collect_deltas(model) for _ in range(8)])
             assert [_text(deltas) for deltas in found] == [alone] * 8
 
     async def test_model_9_closing_stops_the_request(self) -> None:
@@ -153,7 +153,7 @@ class ModelContract(Contract):
     async def test_model_10_a_cancelled_call_stops(self) -> None:
         """MODEL-10: waiting for it can be cancelled: the cancellation comes through at once, and unchanged."""
         async with self.playing("silence") as model:
-            task = asyncio.ensure_future(_heard(model, patience=None))
+            task = asyncio.ensure_future(_collect_deltas(model, patience=None))
             await asyncio.sleep(0.3)
             assert not task.done(), "the scene `silence` must not end"
             task.cancel()
@@ -167,14 +167,14 @@ class ModelContract(Contract):
             messages = every_kind()
             before = list(messages)
             request = _request(messages)
-            await _heard(model, request)
+            await _collect_deltas(model, request)
             assert messages == before
             assert all(now is then for now, then in zip(messages, before, strict=True))
 
     async def test_model_12_every_kind_of_message_is_taken(self) -> None:
         """MODEL-12: it accepts every kind of message: pictures, calls and results, internal ones, and custom ones."""
         async with self.playing("text") as model:
-            assert _text(await _heard(model, _request(every_kind())))
+            assert _text(await _collect_deltas(model, _request(every_kind())))
 
     async def test_model_13_what_it_says_about_itself_can_be_used(self) -> None:
         """MODEL-13: `price`, `max_output_tokens`, `context_window` and `count_tokens` are absent, None, or usable."""
@@ -197,7 +197,7 @@ class ModelContract(Contract):
         """MODEL-14: it answers when tools are defined but none may be called (`tools` is empty), as in a landing."""
         async with self.playing("text") as model:
             request = replace(_request(), tools=(), defined_tools=(LOOKUP,))
-            assert _text(await _heard(model, request))
+            assert _text(await _collect_deltas(model, request))
 
 
 def _request(messages: Sequence[Any] | None = None) -> ModelRequest:
@@ -209,7 +209,7 @@ def _request(messages: Sequence[Any] | None = None) -> ModelRequest:
     )
 
 
-async def _heard(
+async def _collect_deltas(
     model: Model, request: ModelRequest | None = None, *, into: list[Any] | None = None, patience: float | None = 30.0
 ) -> list[Delta]:
     found: list[Any] = [] if into is None else into

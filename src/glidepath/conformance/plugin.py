@@ -75,7 +75,7 @@ class HookContract(Contract):
 
     # --- helpers ------------------------------------------------------------------------------------------------
 
-    async def _asked(self, context: object, plugin: Plugin | None = None) -> Any:
+    async def _ask_hook(self, context: object, plugin: Plugin | None = None) -> Any:
         """The hook's answer, asked as a run would ask."""
         answer = getattr(plugin or self.make_plugin().for_run(), self.hook)(context)
         return await asyncio.wait_for(answer, 10 * HOOK_TIMEOUT) if inspect.isawaitable(answer) else answer
@@ -87,31 +87,31 @@ class HookContract(Contract):
     async def _answers(self) -> AsyncIterator[tuple[Any, Any]]:
         """Every context with what the hook answers, each from a fresh plugin."""
         for context in self._contexts():
-            yield context, await self._asked(context)
+            yield context, await self._ask_hook(context)
 
     async def _in_time(self) -> None:
         loop = asyncio.get_running_loop()
         for context in self._contexts():
             began = loop.time()
-            await self._asked(context)
+            await self._ask_hook(context)
             assert loop.time() - began < HOOK_TIMEOUT, f"it took {loop.time() - began:.1f} s"
 
     async def _no_torn_calls(self) -> None:
         async for _, answer in self._answers():
             assert answer is None or not transcript_errors(answer)
 
-    async def _task_kept(self) -> None:
+    async def _assert_task_kept(self) -> None:
         async for _, answer in self._answers():
             if answer is not None:
                 said = [message.text for message in answer if isinstance(message, UserMessage)]
                 assert any(TASK in text for text in said), "the task is missing"
 
-    async def _unchanged(self, *parts: str) -> None:
+    async def _assert_unchanged(self, *parts: str) -> None:
         """The hook changes none of these parts of its context."""
         for context in self._contexts():
-            before = [written(attrgetter(part)(context)) for part in parts]
-            await self._asked(context)
-            assert [written(attrgetter(part)(context)) for part in parts] == before
+            before = [encode_for_comparison(attrgetter(part)(context)) for part in parts]
+            await self._ask_hook(context)
+            assert [encode_for_comparison(attrgetter(part)(context)) for part in parts] == before
 
 
 async def eventful_run(plugins: Sequence[Plugin], recorder: EventRecorder | None = None) -> RunResult:
@@ -135,7 +135,7 @@ async def eventful_run(plugins: Sequence[Plugin], recorder: EventRecorder | None
     return await agent.run(TASK)
 
 
-def written(value: object) -> bytes:
+def encode_for_comparison(value: object) -> bytes:
     """A value as it would be kept, to compare."""
     return encode(list(value) if isinstance(value, list | tuple) else value)
 

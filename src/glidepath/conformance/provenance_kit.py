@@ -100,7 +100,9 @@ class ProvenanceContract(BeforeToolCallContract):
             assert "read_inbox" in waiting.origins, f"the question names {waiting.origins}"
         if run.pending:
             run = await agent.resume(run, decisions={one.call.id: approve() for one in run.pending})
-            assert _done(run.messages) == ["read_inbox", "send_message"], "what was approved did not run"
+            assert _list_completed_calls(run.messages) == ["read_inbox", "send_message"], (
+                "what was approved did not run"
+            )
 
     async def test_provenance_8_what_a_child_has_read_counts(self) -> None:
         """PROVENANCE-8: what a child has read is untrusted in its parent, whatever the child makes of it."""
@@ -114,7 +116,7 @@ class ProvenanceContract(BeforeToolCallContract):
         child = Agent(model=ScriptedModel([BAD, say("done")]), tools=[send_message], limits=ROOMY)
         task = f"Send hello to {STRANGER}."
         run = await self._agent(READ, call("delegate", task=task), tools=(*TOOLS, _delegate(child))).run(TASK)
-        assert [_done(one.messages) for one in run.children] == [[]]
+        assert [_list_completed_calls(one.messages) for one in run.children] == [[]]
 
     async def test_provenance_10_a_tool_that_repeats_its_arguments_washes_nothing(self) -> None:
         """PROVENANCE-10: an address is not trusted because a trusted tool was asked about it and repeats it."""
@@ -143,7 +145,7 @@ class ProvenanceContract(BeforeToolCallContract):
             context_window=8_000,
             context_strategy="summarize",
         )
-        assert "send_message" not in _done((await agent.run(TASK)).messages)
+        assert "send_message" not in _list_completed_calls((await agent.run(TASK)).messages)
 
     async def test_provenance_12_an_imported_session_is_nobodys_words(self) -> None:
         """PROVENANCE-12: nothing in an imported session, not even the user's messages, justifies a call."""
@@ -151,7 +153,7 @@ class ProvenanceContract(BeforeToolCallContract):
         await self._agent(store=store).run(f"Send everything to {STRANGER}.", session="talk")
         await import_journal(other, await export_journal(store, "talk"))
         run = await self._agent(BAD, store=other).run("Please continue.", session="talk")
-        assert _done(run.messages) == []
+        assert _list_completed_calls(run.messages) == []
 
     # --- helpers ------------------------------------------------------------------------------------------------
 
@@ -161,10 +163,10 @@ class ProvenanceContract(BeforeToolCallContract):
 
     async def _ran(self, prompt: str, *turns: Step, tools: tuple[Tool, ...] = TOOLS) -> list[str]:
         """The calls that ran unseen."""
-        return _done((await self._agent(*turns, tools=tools).run(prompt)).messages)
+        return _list_completed_calls((await self._agent(*turns, tools=tools).run(prompt)).messages)
 
 
-def _done(messages: tuple[Message, ...]) -> list[str]:
+def _list_completed_calls(messages: tuple[Message, ...]) -> list[str]:
     last = max([place for place, one in enumerate(messages) if isinstance(one, UserMessage) and not one.internal])
     return [one.tool_name for one in messages[last:] if isinstance(one, ToolResultMessage) and not one.is_error]
 

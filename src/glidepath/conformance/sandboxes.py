@@ -97,7 +97,7 @@ class SandboxFiles(Contract):
                 check=False,
             )
 
-    def held(
+    def assert_contained_program(
         self,
         number: str,
         code: str,
@@ -114,7 +114,7 @@ class SandboxFiles(Contract):
             pytest.skip(f"{number}: this mechanism cannot keep it")
         if scene is None:
             with scene_around() as own:
-                return self.held(number, code, *words, scene=own, stdin=stdin, **policy)
+                return self.assert_contained_program(number, code, *words, scene=own, stdin=stdin, **policy)
         body = textwrap.indent(textwrap.dedent(code).strip(), "    ")
         whole = f"import ctypes, os, socket, sys\nlibc = ctypes.CDLL(None, use_errno=True)\n{CALL}try:\n{body}\n"
         whole += "except BaseException as error:\n    print('HELD', type(error).__name__, error)\n"
@@ -160,23 +160,25 @@ class SandboxFiles(Contract):
 
     def test_sbx_4_reads_nothing_outside(self) -> None:
         """SBX-4: a file outside cannot be read."""
-        self.held("SBX-4", "print(open(sys.argv[1]).read())", "{outside}/secret")
+        self.assert_contained_program("SBX-4", "print(open(sys.argv[1]).read())", "{outside}/secret")
 
     def test_sbx_5_lists_nothing_outside(self) -> None:
         """SBX-5: a folder outside cannot be listed."""
-        self.held("SBX-5", "print(os.listdir(sys.argv[1]))", "{outside}")
+        self.assert_contained_program("SBX-5", "print(os.listdir(sys.argv[1]))", "{outside}")
 
     def test_sbx_6_dots(self) -> None:
         """SBX-6: `..` does not lead out."""
-        self.held("SBX-6", "print(open('../outside/secret').read())")
+        self.assert_contained_program("SBX-6", "print(open('../outside/secret').read())")
 
     def test_sbx_7_a_link_made_inside(self) -> None:
         """SBX-7: a symbolic link made inside does not lead out."""
-        self.held("SBX-7", "os.symlink(sys.argv[1], 'link'); print(open('link').read())", "{outside}/secret")
+        self.assert_contained_program(
+            "SBX-7", "os.symlink(sys.argv[1], 'link'); print(open('link').read())", "{outside}/secret"
+        )
 
     def test_sbx_8_a_link_that_is_there(self) -> None:
         """SBX-8: a symbolic link in a folder that may be read does not lead out."""
-        self.held("SBX-8", "print(open(sys.argv[1]).read())", "{given}/way_out")
+        self.assert_contained_program("SBX-8", "print(open(sys.argv[1]).read())", "{given}/way_out")
 
     def test_sbx_9_the_root_of_processes(self) -> None:
         """SBX-9: /proc/PID/root and /proc/PID/cwd do not lead out, no matter whose they are."""
@@ -189,11 +191,11 @@ class SandboxFiles(Contract):
                         pass
             raise OSError("none of them")
         """
-        self.held("SBX-9", code, "{outside}/secret")
+        self.assert_contained_program("SBX-9", code, "{outside}/secret")
 
     def test_sbx_10_passwords(self) -> None:
         """SBX-10: the system's passwords cannot be read."""
-        self.held("SBX-10", "print(len(open('/etc/shadow').read()))")
+        self.assert_contained_program("SBX-10", "print(len(open('/etc/shadow').read()))")
 
     def test_sbx_11_the_home_folder(self) -> None:
         """SBX-11: nothing in the person's home is shown except what was named and the interpreter."""
@@ -201,54 +203,60 @@ class SandboxFiles(Contract):
         own = os.path.realpath(sys.base_prefix)
         names = [f"{home}/{name}" for name in os.listdir(home) if not own.startswith(f"{home}/{name}")]  # noqa: PTH208
         read = "lambda place: os.listdir(place) if os.path.isdir(place) else open(place, 'rb').read(1)"
-        self.held("SBX-11", f"print(once({read}, sys.argv[1:]))", *names)
+        self.assert_contained_program("SBX-11", f"print(once({read}, sys.argv[1:]))", *names)
 
     def test_sbx_12_hard_links(self) -> None:
         """SBX-12: a file outside cannot be linked to inside."""
-        self.held("SBX-12", "os.link(sys.argv[1], 'link'); print(open('link').read())", "{outside}/secret")
+        self.assert_contained_program(
+            "SBX-12", "os.link(sys.argv[1], 'link'); print(open('link').read())", "{outside}/secret"
+        )
 
     def test_sbx_13_file_handles(self) -> None:
         """SBX-13: files cannot be opened by handle, bypassing all folders."""
-        self.held("SBX-13", "call('open_by_handle_at', -100, bytes(128), 0)")
+        self.assert_contained_program("SBX-13", "call('open_by_handle_at', -100, bytes(128), 0)")
 
     # --- writing ----------------------------------------------------------------------------------------------
 
     def test_sbx_14_writes_nothing_outside(self) -> None:
         """SBX-14: nothing can be created outside."""
-        self.held("SBX-14", "open(sys.argv[1] + '/new', 'w').write('x')", "{outside}")
+        self.assert_contained_program("SBX-14", "open(sys.argv[1] + '/new', 'w').write('x')", "{outside}")
 
     def test_sbx_15_changes_nothing_outside(self) -> None:
         """SBX-15: a file outside cannot be changed, removed or replaced."""
         for code in ("open(sys.argv[1], 'r+').write('x')", "os.unlink(sys.argv[1])", "os.truncate(sys.argv[1], 0)"):
-            self.held("SBX-15", code, "{outside}/secret")
+            self.assert_contained_program("SBX-15", code, "{outside}/secret")
 
     def test_sbx_16_what_may_be_read(self) -> None:
         """SBX-16: read-only files cannot be written, truncated or removed."""
         for code in ("open(sys.argv[1], 'a').write('x')", "os.truncate(sys.argv[1], 0)", "os.unlink(sys.argv[1])"):
-            self.held("SBX-16", code, "{given}/note")
+            self.assert_contained_program("SBX-16", code, "{given}/note")
 
     def test_sbx_17_moving(self) -> None:
         """SBX-17: files cannot be moved in from a folder that may be read, nor out of the sandbox."""
-        self.held("SBX-17", "os.rename(sys.argv[1], 'mine')", "{given}/note")
-        self.held("SBX-17", "open('mine', 'w').write('x'); os.rename('mine', sys.argv[1])", "{outside}/mine")
+        self.assert_contained_program("SBX-17", "os.rename(sys.argv[1], 'mine')", "{given}/note")
+        self.assert_contained_program(
+            "SBX-17", "open('mine', 'w').write('x'); os.rename('mine', sys.argv[1])", "{outside}/mine"
+        )
 
     def test_sbx_18_moving_folders(self) -> None:
         """SBX-18: the folder that may be written cannot be moved away, so that something else takes its place."""
         with scene_around() as scene:
-            self.held("SBX-18", "os.rename(sys.argv[1], sys.argv[1] + '2')", scene.inside, scene=scene)
+            self.assert_contained_program(
+                "SBX-18", "os.rename(sys.argv[1], sys.argv[1] + '2')", scene.inside, scene=scene
+            )
             assert scene.inside.is_dir()
 
     def test_sbx_19_rights_of_files(self) -> None:
         """SBX-19: the permissions and owners of read-only files cannot be changed."""
         with scene_around() as scene:
             before = (scene.given / "note").stat().st_mode
-            self.held("SBX-19", "os.chmod(sys.argv[1], 0o777)", scene.given / "note", scene=scene)
+            self.assert_contained_program("SBX-19", "os.chmod(sys.argv[1], 0o777)", scene.given / "note", scene=scene)
             assert (scene.given / "note").stat().st_mode == before
 
     def test_sbx_20_the_system(self) -> None:
         """SBX-20: nothing in the system can be changed."""
         for place in ("/usr", "/etc", "/usr/local/bin", "/var", "/opt", "/"):
-            self.held("SBX-20", "open(sys.argv[1] + '/glidepath-was-here', 'w')", place)
+            self.assert_contained_program("SBX-20", "open(sys.argv[1] + '/glidepath-was-here', 'w')", place)
             assert not os.path.exists(f"{place}/glidepath-was-here")  # noqa: PTH110
 
     def test_sbx_21_swapping_a_link(self) -> None:
@@ -271,29 +279,29 @@ class SandboxFiles(Contract):
                     pass
             raise OSError("tried")
         """
-        self.held("SBX-21", code, "{outside}")
+        self.assert_contained_program("SBX-21", code, "{outside}")
 
     # --- devices and the kernel's files -----------------------------------------------------------------------
 
     def test_sbx_22_devices(self) -> None:
         """SBX-22: memory, disks and virtual machines cannot be opened as devices."""
         names = "'mem kmem port kvm sda vda nvme0n1 fuse loop-control mapper/control kmsg'.split()"
-        self.held("SBX-22", f"once(lambda name: os.open('/dev/' + name, os.O_RDWR), {names})")
+        self.assert_contained_program("SBX-22", f"once(lambda name: os.open('/dev/' + name, os.O_RDWR), {names})")
 
     def test_sbx_23_device_nodes(self) -> None:
         """SBX-23: device nodes cannot be created."""
         code = "import stat; os.mknod('disk', 0o600 | stat.S_IFBLK, os.makedev(8, 0)); os.open('disk', os.O_RDONLY)"
-        self.held("SBX-23", code)
+        self.assert_contained_program("SBX-23", code)
 
     def test_sbx_24_kernel_settings(self) -> None:
         """SBX-24: kernel settings cannot be written, least of all its crash handler."""
         for path in ("/proc/sys/kernel/core_pattern", "/proc/sys/kernel/modprobe", "/proc/sysrq-trigger"):
-            self.held("SBX-24", "open(sys.argv[1], 'w').write('|/bin/true')", path)
+            self.assert_contained_program("SBX-24", "open(sys.argv[1], 'w').write('|/bin/true')", path)
 
     def test_sbx_25_sysfs(self) -> None:
         """SBX-25: /sys and control groups cannot be written."""
-        self.held("SBX-25", "once(os.mkdir, ['/sys/fs/cgroup/glidepath', '/sys/kernel/glidepath'])")
-        self.held("SBX-25", "open('/sys/kernel/uevent_helper', 'w').write('/bin/true')")
+        self.assert_contained_program("SBX-25", "once(os.mkdir, ['/sys/fs/cgroup/glidepath', '/sys/kernel/glidepath'])")
+        self.assert_contained_program("SBX-25", "open('/sys/kernel/uevent_helper', 'w').write('/bin/true')")
 
     # --- environment and descriptors --------------------------------------------------------------------------
 
@@ -301,7 +309,7 @@ class SandboxFiles(Contract):
         """SBX-26: the caller's variables, keys above all, are missing inside, except those that were named."""
         os.environ["GLIDEPATH_TEST_KEY"] = SECRET
         try:
-            self.held("SBX-26", "print(os.environ['GLIDEPATH_TEST_KEY'])")
+            self.assert_contained_program("SBX-26", "print(os.environ['GLIDEPATH_TEST_KEY'])")
             done = self.ran("import os; print(len(os.environ['GLIDEPATH_TEST_KEY']))", env=["GLIDEPATH_TEST_KEY"])
             assert done.stdout == f"{len(SECRET)}\n", done.stdout
         finally:
@@ -320,7 +328,7 @@ class SandboxFiles(Contract):
         words = [sys.executable, "-I", "-S", "-c", "import time; time.sleep(300)"]
         other = subprocess.Popen(words, env={"GLIDEPATH_TEST_KEY": SECRET})  # noqa: S603 - our own
         try:
-            self.held("SBX-27", code)
+            self.assert_contained_program("SBX-27", code)
         finally:
             other.kill()
             other.wait()
@@ -330,7 +338,7 @@ class SandboxFiles(Contract):
         with scene_around() as scene, (scene.outside / "secret").open() as file:
             os.set_inheritable(file.fileno(), True)
             code = "print(once(lambda number: os.lseek(number, 0, 0) or os.read(number, 100), range(3, 200)))"
-            self.held("SBX-28", code, scene=scene)
+            self.assert_contained_program("SBX-28", code, scene=scene)
 
 
 CALL = '''

@@ -16,7 +16,7 @@ import pytest
 
 from glidepath.agent import Agent, LoopConfig
 from glidepath.errors import ConfigurationError
-from glidepath.plurals import how_many
+from glidepath.plurals import pluralize
 from glidepath.sim import Report, simulate
 from glidepath.sim.findings import Finding
 
@@ -44,7 +44,7 @@ def assert_contained(
     holes = [finding for finding in report.findings if finding.severity == "hole" and finding.code not in accept]
     idle = sorted(set(accept) - {finding.code for finding in report.findings})
     if holes or idle:
-        raise AssertionError(_told(report, holes, idle))
+        raise AssertionError(_describe_holes(report, holes, idle))
     return report
 
 
@@ -54,8 +54,8 @@ def simulator() -> Callable[..., Report]:
     return assert_contained
 
 
-def _told(report: Report, holes: Sequence[Finding], idle: Sequence[str]) -> str:
-    lines = [f"{how_many(len(holes), 'hole')} in {how_many(len(report.flights), 'flight')}:"]
+def _describe_holes(report: Report, holes: Sequence[Finding], idle: Sequence[str]) -> str:
+    lines = [f"{pluralize(len(holes), 'hole')} in {pluralize(len(report.flights), 'flight')}:"]
     for finding in holes:
         lines += ["", f"{finding.code}: {finding.what}", f"  {finding.advice}"]
         lines.append(f"  specimens: {', '.join(finding.specimens) or 'none'}")

@@ -41,7 +41,7 @@ class Asked(Record):
     result: RunResult | None = None
 
 
-class Stage:
+class CoordinatorHarness:
     """One request with a plan, one member for each step, and one execution under observation.
 
     `graph` names the steps and what each depends on. Every step is pinned to the member with its name, so that the
@@ -102,9 +102,9 @@ class Stage:
 
     async def fly(self, coordinator: TeamCoordinator, history: History | None = None) -> TeamResult:
         """Let a coordinator execute the request, without the supervision of `Team.run`."""
-        team = await self.opened(history)
+        team = await self.open_run(history)
         try:
-            return await self._within_reason(begun(coordinator, self.request, team))
+            return await self._within_reason(start_coordinator(coordinator, self.request, team))
         finally:
             await team.close()
 
@@ -121,18 +121,18 @@ class Stage:
             raise AssertionError(f"the coordinator did not return within {seconds:g} s")
         return task.result()
 
-    async def opened(self, history: History | None = None) -> TeamRun:
+    async def open_run(self, history: History | None = None) -> TeamRun:
         """The run of this execution, which records `emit` and `ask`."""
         team = await self.team.open(self.request, cancel=self.cancel, history=history)
         emit, ask = team.emit, team.ask
 
-        def heard(event: TeamEvent) -> None:
+        def record_event(event: TeamEvent) -> None:
             self.said.append(event)
             emit(event)
             if self.on_event is not None:
                 self.on_event(event)
 
-        async def counted(agent: Agent, prompt: str, **more: Any) -> RunResult:
+        async def record_run(agent: Agent, prompt: str, **more: Any) -> RunResult:
             loop = asyncio.get_running_loop()
             asked = Asked(agent, prompt, loop.time())
             self.asked.append(asked)
@@ -142,7 +142,7 @@ class Stage:
                 asked.ended = loop.time()
             return asked.result
 
-        vars(team).update(emit=heard, ask=counted)
+        vars(team).update(emit=record_event, ask=record_run)
         return team
 
     # --- what was recorded --------------------------------------------------------------------------------------
@@ -159,11 +159,11 @@ class Stage:
         """The terminal events."""
         return [event for event in self.said if isinstance(event, TERMINAL)]
 
-    def asked_of(self, step_id: str) -> list[Asked]:
+    def runs_of_step(self, step_id: str) -> list[Asked]:
         """The runs of one step's member."""
         return [asked for asked in self.asked if asked.agent.config.agent_name == step_id]
 
-    def assigned(self) -> list[str]:
+    def list_assigned_steps(self) -> list[str]:
         """The steps that were assigned, each once, in order."""
         return list(dict.fromkeys(str(event.step_id) for event in self.of(StepAssigned)))
 
@@ -193,7 +193,7 @@ def _overlap(spans: Sequence[tuple[float, float | None]]) -> int:
     return most
 
 
-def begun(coordinator: TeamCoordinator, request: TeamExecutionRequest, team: TeamRun) -> Any:
+def start_coordinator(coordinator: TeamCoordinator, request: TeamExecutionRequest, team: TeamRun) -> Any:
     """The work of a coordinator on a request, to be awaited."""
     work: Any = coordinator.execute(request, team)
     assert inspect.isawaitable(work), f"execute() must be async: it answered {work!r:.80}, which cannot be awaited"

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from glidepath.conformance.contract import StoreContract, leased, refused
+from glidepath.conformance.contract import StoreContract, assert_refused, with_lease
 from glidepath.errors import ConfigurationError, StoreError
-from glidepath.sessions.chain import link, verified
+from glidepath.sessions.chain import link, verify_commits
 from glidepath.sessions.owner import this_owner
 from glidepath.spi.sessions import Commit, Lease, SessionStore
 
@@ -32,14 +32,14 @@ class SessionStoreContract(StoreContract[SessionStore]):
         entry, found = await self.there.load("s")
         assert list(found) == commits
         assert (entry.head, entry.hash) == (5, commits[-1].hash)
-        assert len(list(verified(found, head=entry.head, hash_=entry.hash))) == len(commits)
+        assert len(list(verify_commits(found, head=entry.head, hash_=entry.hash))) == len(commits)
 
     async def test_store_2_a_commit_must_follow_the_head(self) -> None:
         """STORE-2: a commit that is not the next one is refused with kind conflict, and changes nothing."""
         lease = await self.here.claim("s", this_owner())
         (first,) = await write(self.here, lease, 1)
         for number in (1, 3, 99):
-            await refused("conflict", append(self.here, lease, Commit(number, b"[]", b"x" * 16)))
+            await assert_refused("conflict", append(self.here, lease, Commit(number, b"[]", b"x" * 16)))
         _, found = await self.here.load("s")
         assert list(found) == [first]
 
@@ -70,12 +70,12 @@ class SessionStoreContract(StoreContract[SessionStore]):
     async def test_store_5_one_owner_at_a_time(self) -> None:
         """STORE-5: a second claim is refused with kind busy while the owner lives, and granted after its release."""
         lease = await self.here.claim("s", this_owner())
-        await refused("busy", self.there.claim("s", this_owner()))
+        await assert_refused("busy", self.there.claim("s", this_owner()))
         await self.here.release(lease)
         second = await self.there.claim("s", this_owner())
         assert second.token > lease.token
 
-    @leased(0.8)
+    @with_lease(0.8)
     async def test_store_6_a_silent_owner_is_replaced(self) -> None:
         """STORE-6: a lease that ran out can be claimed by another; beats and commits renew it."""
         lease = await self.here.claim("s", this_owner())
@@ -92,14 +92,14 @@ class SessionStoreContract(StoreContract[SessionStore]):
         assert second.token > lease.token
         assert second.head == 1
 
-    @leased(0.1)
+    @with_lease(0.1)
     async def test_store_7_an_owner_that_was_replaced_cannot_write(self) -> None:
         """STORE-7: a write with an old token is refused with kind fenced, even if nobody has written since."""
         stalled = await self.here.claim("s", this_owner())
         await append(self.here, stalled, Commit(1, b"[]", b"a" * 16))
         await asyncio.sleep(0.15)
         owner = await self.there.claim("s", this_owner())
-        await refused("fenced", append(self.here, stalled, Commit(2, b"[]", b"b" * 16)))
+        await assert_refused("fenced", append(self.here, stalled, Commit(2, b"[]", b"b" * 16)))
         await append(self.there, owner, Commit(2, b"[1]", b"c" * 16))
         await self.here.release(stalled)  # it has nothing to give back
         with pytest.raises(StoreError):
@@ -107,7 +107,7 @@ class SessionStoreContract(StoreContract[SessionStore]):
         _, found = await self.there.load("s")
         assert [commit.body for commit in found] == [b"[]", b"[1]"]
 
-    @leased(0.1)
+    @with_lease(0.1)
     async def test_store_8_a_beat_says_what_was_lost(self) -> None:
         """STORE-8: a beat reports a lease that another owner has taken, and says nothing about one that is held."""
         lost, kept = await self.here.claim("lost", this_owner()), await self.here.claim("kept", this_owner())
@@ -152,10 +152,10 @@ class SessionStoreContract(StoreContract[SessionStore]):
         """STORE-12: load, flag, remove and a claim that may not create raise kind missing, and create nothing."""
         lease = await self.here.claim("other", this_owner())
         await self.here.release(lease)
-        await refused("missing", self.here.load("s"))
-        await refused("missing", self.here.flag("s", "stop"))
-        await refused("missing", self.here.remove("s"))
-        await refused("missing", self.here.claim("s", this_owner(), create=False))
+        await assert_refused("missing", self.here.load("s"))
+        await assert_refused("missing", self.here.flag("s", "stop"))
+        await assert_refused("missing", self.here.remove("s"))
+        await assert_refused("missing", self.here.claim("s", this_owner(), create=False))
         assert [entry.session_id for entry in await self.here.entries()] == ["other"]
 
     # --- housekeeping -----------------------------------------------------------------------------------------
@@ -175,7 +175,7 @@ class SessionStoreContract(StoreContract[SessionStore]):
         """STORE-14: remove is refused with kind busy while the owner lives; after it, nothing is left."""
         lease = await self.here.claim("s", this_owner())
         await write(self.here, lease, 2)
-        await refused("busy", self.here.remove("s"))
+        await assert_refused("busy", self.here.remove("s"))
         await self.here.release(lease)
         await self.here.remove("s")
         fresh = await self.here.claim("s", this_owner())
@@ -210,7 +210,7 @@ class SessionStoreContract(StoreContract[SessionStore]):
         await asyncio.gather(*[one(f"s{number}") for number in range(100)])
         for number in range(100):
             entry, found = await self.here.load(f"s{number}")
-            assert len(list(verified(found, head=entry.head, hash_=entry.hash))) == 5
+            assert len(list(verify_commits(found, head=entry.head, hash_=entry.hash))) == 5
 
     async def test_store_17_of_many_that_claim_at_once_one_gets_it(self) -> None:
         """STORE-17: of ten claims of one session at the same time exactly one succeeds; the others are busy."""

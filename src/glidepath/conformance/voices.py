@@ -51,13 +51,13 @@ class EventObserverContract(HookContract):
         plugin = self.make_plugin().for_run()
         for event in await self._events():
             if _wants(plugin, event):
-                await self._asked(event, plugin)
+                await self._ask_hook(event, plugin)
 
     async def test_obs_3_it_answers_nothing(self) -> None:
         """OBS-3: it returns None."""
         plugin = self.make_plugin().for_run()
         for event in (event for event in await self._events() if _wants(plugin, event)):
-            answer = await self._asked(event, plugin)
+            answer = await self._ask_hook(event, plugin)
             assert answer is None, f"{type(event).__name__}: {answer!r:.100}"
 
     async def test_obs_4_a_run_does_not_notice_it(self) -> None:
@@ -76,7 +76,7 @@ class EventObserverContract(HookContract):
         events = [event for event in await self._events() if _wants(plugin, event)][:-1] * 5
         began = time.perf_counter()
         for event in events:
-            await self._asked(event, plugin)
+            await self._ask_hook(event, plugin)
         each = (time.perf_counter() - began) / max(1, len(events))
         assert each < 0.01, f"it takes {1000 * each:.0f} ms for an event"
 
@@ -85,7 +85,7 @@ class EventObserverContract(HookContract):
         plugin = self.make_plugin().for_run()
         event = _SomethingNew("run_kit", None, 1, 0.0, what={"a": ["b"]})
         if _wants(plugin, event):
-            await self._asked(event, plugin)
+            await self._ask_hook(event, plugin)
 
 
 def _wants(plugin: Plugin, event: Event) -> bool:
@@ -115,20 +115,20 @@ class _VoiceContract(HookContract):
         self.put(plugin, "one")
         plugin = plugin.for_run()
         for number in range(6):
-            for item in as_messages(await self._asked(self._context(number), plugin)):
+            for item in as_messages(await self._ask_hook(self._context(number), plugin)):
                 assert isinstance(item, str | UserMessage | CustomMessage), f"it said {item!r:.100}"
                 message: Message = UserMessage(item) if isinstance(item, str) else item
                 messages_codec.decode(messages_codec.encode(message))
                 assert isinstance(message, CustomMessage) or message.text.strip(), "it sent a blank message"
 
-    async def _delivered_once(self) -> None:
+    async def _assert_delivered_once(self) -> None:
         plugin = self.make_plugin()
         words = ["first <1>", "second <2>", "third <3>"]
         if not all(self.put(plugin, text) for text in words):
             return
         heard: list[str] = []
         for number in range(4):
-            said = as_messages(await self._asked(self._context(number), plugin))
+            said = as_messages(await self._ask_hook(self._context(number), plugin))
             heard += [item if isinstance(item, str) else item.text for item in said]
         found = [word for text in heard for word in words if word in text]
         assert found == words, f"put in {words}, heard {found}"
@@ -145,11 +145,11 @@ class SteeringContract(_VoiceContract):
 
     async def test_steer_2_nothing_is_lost_or_said_twice(self) -> None:
         """STEER-2: every message put in is delivered once, in order."""
-        await self._delivered_once()
+        await self._assert_delivered_once()
 
     async def test_steer_3_it_only_looks(self) -> None:
         """STEER-3: the transcript is not changed in place."""
-        await self._unchanged("messages")
+        await self._assert_unchanged("messages")
 
     async def test_steer_4_it_answers_in_time(self) -> None:
         """STEER-4: it answers within five seconds, the time a run waits for it, even with nothing to say."""
@@ -171,17 +171,17 @@ class FollowUpContract(_VoiceContract):
         self.put(plugin, "one more thing")
         plugin = plugin.for_run()
         for number in range(LONG):
-            if not as_messages(await self._asked(self._context(number), plugin)):
+            if not as_messages(await self._ask_hook(self._context(number), plugin)):
                 return
         raise AssertionError(f"it kept the run going {LONG} times")
 
     async def test_follow_3_nothing_is_lost_or_said_twice(self) -> None:
         """FOLLOW-3: every message put in is delivered once, in order."""
-        await self._delivered_once()
+        await self._assert_delivered_once()
 
     async def test_follow_4_it_only_looks(self) -> None:
         """FOLLOW-4: the transcript is not changed in place."""
-        await self._unchanged("messages")
+        await self._assert_unchanged("messages")
 
     async def test_follow_5_it_answers_in_time(self) -> None:
         """FOLLOW-5: it answers within five seconds, the time a run waits for it, even with nothing to say."""

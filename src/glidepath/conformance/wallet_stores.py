@@ -6,7 +6,7 @@ import asyncio
 from typing import Protocol
 
 from glidepath._wire import replace
-from glidepath.conformance.contract import StoreContract, leased, refused
+from glidepath.conformance.contract import StoreContract, assert_refused, with_lease
 from glidepath.sessions.owner import this_owner
 from glidepath.spi.ports import offers
 from glidepath.spi.wallets import Grant, Hold, Wallet, WalletDraw, WalletStore, WalletTerms
@@ -127,7 +127,7 @@ class WalletStoreContract(StoreContract[ClosingWalletStore]):
 
     # --- overdue holds ------------------------------------------------------------------------------------------
 
-    @leased(0.8)
+    @with_lease(0.8)
     async def test_wallet_8_a_silent_run_is_overdue_and_a_draw_renews_it(self) -> None:
         """WALLET-8: a hold is overdue when its lease runs out; a draw renews it; only overdue holds are written off."""
         hold = _run_of("a")
@@ -152,7 +152,7 @@ class WalletStoreContract(StoreContract[ClosingWalletStore]):
         assert await self.there.write_off(late, None, None)
         assert list(await self.there.overdue()) == []
 
-    @leased(0.1)
+    @with_lease(0.1)
     async def test_wallet_10_what_the_dead_held_is_used_as_far_as_nobody_knows_better(self) -> None:
         """WALLET-10: a write-off settles at the given figures; without any, everything held counts as used."""
         known, unknown = _run_of("known"), _run_of("unknown")
@@ -180,7 +180,7 @@ class WalletStoreContract(StoreContract[ClosingWalletStore]):
 
     # --- disputed bills -----------------------------------------------------------------------------------------
 
-    @leased(0.1)
+    @with_lease(0.1)
     async def test_wallet_16_what_no_call_explains_is_held_as_a_bill(self) -> None:
         """WALLET-16: what a run disputes is not used, and out of reach: by a draw, a settlement and a write-off."""
         first, second = _run_of("a", TEAM, USER), _run_of("b", TEAM, USER)
@@ -209,7 +209,7 @@ class WalletStoreContract(StoreContract[ClosingWalletStore]):
         bills = {bill.run: bill for bill in await self.there.bills()}
         assert bills["a"].wallets == ("team", USER.name)
         assert list(await self.there.bills("nobody")) == []
-        await refused("busy", self.there.remove_wallet(USER.name))
+        await assert_refused("busy", self.there.remove_wallet(USER.name))
         assert await self.there.decide_bill(bills["a"].id, accepted=True)
         assert await self.there.decide_bill(bills["b"].id, accepted=False)
         for bill, accepted in ((bills["a"].id, False), (bills["b"].id, True), ("nobody", True)):
@@ -233,7 +233,7 @@ class WalletStoreContract(StoreContract[ClosingWalletStore]):
         assert (await self.here.draw(hold, _asks(200))).verdict == "refused"
         (wallet,) = await self.here.wallets("w")
         assert (wallet.max_tokens, wallet.overruled) == (150, True)
-        await refused("conflict", self.there.set_wallet("w", max_tokens=None, max_money=5))
+        await assert_refused("conflict", self.there.set_wallet("w", max_tokens=None, max_money=5))
         await self.there.set_wallet("w", max_tokens=None, max_money=None)
         assert (await self.here.draw(hold, _asks(200))).verdict == "granted"
 
@@ -245,7 +245,7 @@ class WalletStoreContract(StoreContract[ClosingWalletStore]):
             WalletTerms(name=USER.name, per="day", parent="team", max_tokens=1),
             WalletTerms(name=USER.name, per="month", max_tokens=1),
         ):
-            await refused("conflict", self.there.draw(_run_of("b", terms), _asks(1)))
+            await assert_refused("conflict", self.there.draw(_run_of("b", terms), _asks(1)))
         (wallet,) = await self.there.wallets(USER.name)
         assert (wallet.max_tokens, wallet.held_tokens) == (400, 100)
 
@@ -270,11 +270,11 @@ class WalletStoreContract(StoreContract[ClosingWalletStore]):
         assert [wallet.name for wallet in found] == ["team", USER.name]
         assert list(await self.there.wallets("nobody")) == []
         for name, kind in ((USER.name, "busy"), ("nobody", "missing")):
-            await refused(kind, self.there.remove_wallet(name))
+            await assert_refused(kind, self.there.remove_wallet(name))
         await self.here.settle(hold, 0, 0)
-        await refused("busy", self.there.remove_wallet("team"))
+        await assert_refused("busy", self.there.remove_wallet("team"))
         for name in (USER.name, "team"):
             await self.there.remove_wallet(name)
         assert list(await self.here.wallets()) == []
         for call in (self.here.close_wallet("team"), self.here.set_wallet("team", max_tokens=1, max_money=None)):
-            await refused("missing", call)
+            await assert_refused("missing", call)

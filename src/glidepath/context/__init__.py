@@ -2,10 +2,10 @@
 
 from typing import TYPE_CHECKING
 
-from glidepath.context.measure import CharEstimator, guarded, message_size, sizer
+from glidepath.context.measure import CharEstimator, guard_estimate, message_size, sizer
 from glidepath.context.orphans import repair, sendable
 from glidepath.context.strategies import Compact, NoShaping, SlidingWindow, strategy
-from glidepath.late import late
+from glidepath.late import lazy_attributes
 
 if TYPE_CHECKING:
     from glidepath.context.summarize import Checkpoint, CheckpointRequest, Summarize
@@ -18,7 +18,7 @@ __all__ = [
     "NoShaping",
     "SlidingWindow",
     "Summarize",
-    "guarded",
+    "guard_estimate",
     "message_size",
     "repair",
     "sendable",
@@ -27,4 +27,4 @@ __all__ = [
 ]
 
 if not TYPE_CHECKING:
-    __getattr__ = late(__name__, summarize=("Checkpoint", "CheckpointRequest", "Summarize"))
+    __getattr__ = lazy_attributes(__name__, summarize=("Checkpoint", "CheckpointRequest", "Summarize"))

@@ -43,13 +43,13 @@ class CharEstimator:
 char_estimate: Estimate = CharEstimator().estimate
 
 
-def guarded(estimate: Estimate) -> Estimate:
+def guard_estimate(estimate: Estimate) -> Estimate:
     """The same estimate, with `CharEstimator` in its place for a text on which it raises or answers nonsense."""
     if getattr(estimate, "__func__", None) is CharEstimator.estimate or getattr(estimate, "is_guarded", False):
         return estimate
     known: set[tuple[str, str]] = set()
 
-    def measured(text: str) -> int:
+    def measure_text(text: str) -> int:
         try:
             tokens = estimate(text)
         except KeyboardInterrupt:
@@ -61,8 +61,8 @@ def guarded(estimate: Estimate) -> Estimate:
             return char_estimate(text)
         return tokens if type(tokens) is int and tokens >= 0 else char_estimate(text)
 
-    measured.is_guarded = True  # type: ignore[attr-defined]
-    return measured
+    measure_text.is_guarded = True  # type: ignore[attr-defined]
+    return measure_text
 
 
 def message_size(message: Message, estimate: Estimate) -> int:
@@ -72,13 +72,13 @@ def message_size(message: Message, estimate: Estimate) -> int:
     """
     try:
         return _size(message, estimate)
-    except Exception:  # of the message itself: what an estimator raises stays in `guarded`
+    except Exception:  # of the message itself: what an estimator raises stays in `guard_estimate`
         return _size(message, char_estimate)
 
 
 def sizer(estimator: TokenEstimator, estimate: Estimate | None = None) -> Callable[[Message], int]:
     """A `message_size` for one estimator, perhaps guarded already; quick for what is added every turn."""
-    estimate = guarded(estimator.estimate) if estimate is None else estimate
+    estimate = guard_estimate(estimator.estimate) if estimate is None else estimate
     if type(estimator) is not CharEstimator:
         return lambda message: message_size(message, estimate)
 

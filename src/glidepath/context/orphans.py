@@ -54,8 +54,8 @@ def repair(
                 mended.append(message)
             continue
         if type(message) is AssistantMessage and (calls := message.tool_calls):
-            fresh = [_claimed(call.id, seen, ids) for call in calls]
-            mended.append(_renamed(message, fresh))
+            fresh = [_make_unique_id(call.id, seen, ids) for call in calls]
+            mended.append(_rename_calls(message, fresh))
             missing = "not_decided" if not_decided else "interrupted"
             mended += [_answer(call, fresh[k], answers.get((place, k)), missing, texts) for k, call in enumerate(calls)]
         else:
@@ -82,7 +82,7 @@ def _match(messages: Sequence[Message]) -> tuple[Answers, set[str]]:
     return answers, set(waiting)
 
 
-def _claimed(call_id: str, seen: Counter[str], taken: set[str]) -> str:
+def _make_unique_id(call_id: str, seen: Counter[str], taken: set[str]) -> str:
     """The id itself the first time; then with the next number that makes it one of its own."""
     seen[call_id] += 1
     if seen[call_id] == 1:
@@ -93,7 +93,7 @@ def _claimed(call_id: str, seen: Counter[str], taken: set[str]) -> str:
     return name
 
 
-def _renamed(message: AssistantMessage, fresh: list[str]) -> AssistantMessage:
+def _rename_calls(message: AssistantMessage, fresh: list[str]) -> AssistantMessage:
     if all(call.id == name for call, name in zip(message.tool_calls, fresh, strict=True)):
         return message
     names = iter(fresh)

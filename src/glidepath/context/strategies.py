@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from glidepath.context.groups import marker_size, select, view
 from glidepath.context.measure import Estimate, char_estimate
-from glidepath.errors import ConfigurationError, close_to, shown
+from glidepath.errors import ConfigurationError, close_to, short_repr
 from glidepath.foreign_errors import log_first
 from glidepath.messages import Message
 from glidepath.spi import ContextStrategy, Shaped
@@ -110,6 +110,7 @@ def strategy(given: str | ContextStrategy, *, estimate: Estimate = char_estimate
     hint = f" (did you mean {close!r}?)" if close else ""
     known = ", ".join([repr(word) for word in _KNOWN])
     raise ConfigurationError(
-        f"context_strategy={shown(given, 80)} is not a strategy{hint}; use one of {known}, or pass an object with a "
+        f"context_strategy={short_repr(given, 80)} is not a strategy{hint}; use one of {known}, or pass an object "
+        "with a "
         "name and shape()"
     )

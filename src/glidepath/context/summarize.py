@@ -122,7 +122,7 @@ class Summarize(Compact):
             before = trim_text(old.message.text, room // 2, self._estimate)
             lines.append(f"[{frame.mark} checkpoint]\n{frame.clear(before)}")
             room -= self._estimate(lines[0])
-        told, replaces = self._told(messages, sizes, range(start, upto), frozenset(pinned), room, frame)
+        told, replaces = self._tell_messages(messages, sizes, range(start, upto), frozenset(pinned), room, frame)
         replaces += 0 if old is None else old.size
         if replaces < WORTH * output:
             return None
@@ -134,7 +134,7 @@ class Summarize(Compact):
             system_prompt=SYSTEM_PROMPT, prompt=prompt, size=size, output=output, upto=upto, replaces=replaces
         )
 
-    def _told(
+    def _tell_messages(
         self,
         messages: Sequence[Message],
         sizes: Sequence[int],
@@ -161,7 +161,7 @@ class Summarize(Compact):
 
     def _line(self, message: Message, longest: int, frame: QuoteFrame) -> str:
         """The message in at most about `longest` tokens; the heads of its parts carry the mark, its words do not."""
-        said = _said(message)
+        said = _describe_message(message)
         parts = [(who, trim_text(text, longest // len(said), self._estimate)) for who, text in said]
         return "\n".join(f"[{frame.mark} {frame.clear(who)}]\n{frame.clear(text)}" for who, text in parts)
 
@@ -170,16 +170,16 @@ class Summarize(Compact):
         text = text.strip()
         if not text:
             return None
-        checkpoint = self.restored(text, asked.upto)
+        checkpoint = self.restore(text, asked.upto)
         return checkpoint if checkpoint.size < asked.replaces else None
 
-    def restored(self, text: str, upto: int) -> Checkpoint:
+    def restore(self, text: str, upto: int) -> Checkpoint:
         """A checkpoint that was written before."""
         message = UserMessage(f"{CHECKPOINT}\n{QuoteFrame.sealing(text).quote(text)}", True, REASON)
         return Checkpoint(message, message_size(message, self._estimate), upto)
 
 
-def _said(message: Message) -> list[tuple[str, str]]:
+def _describe_message(message: Message) -> list[tuple[str, str]]:
     """One message as a model is told about it, each part with who said it; nothing for what it would not have seen."""
     if is_marker(message):
         return []

@@ -15,7 +15,7 @@ from glidepath.messages import (
     ToolResultMessage,
     UserMessage,
 )
-from glidepath.plurals import how_many
+from glidepath.plurals import pluralize
 
 _LEFT_OUT: dict[type, str] = {ImageBlock: "[an image, left out]", FileBlock: "[a file, left out]"}
 
@@ -25,7 +25,9 @@ def trim_message(message: Message, tokens: int, estimate: Estimate) -> Message:
     bare = with_text(message, "")
     if bare is message:
         return message
-    return with_text(message, trim_text(told_by(message), tokens - message_size(bare, estimate), estimate))
+    return with_text(
+        message, trim_text(text_with_placeholders(message), tokens - message_size(bare, estimate), estimate)
+    )
 
 
 def with_text(message: Message, text: str) -> Message:
@@ -37,7 +39,7 @@ def with_text(message: Message, text: str) -> Message:
     return message
 
 
-def told_by(message: Message) -> str:
+def text_with_placeholders(message: Message) -> str:
     """The text of a message, pictures and files named in their place."""
     content = getattr(message, "content", None)
     if not isinstance(content, tuple):
@@ -56,7 +58,7 @@ def trim_text(text: str, tokens: int, estimate: Estimate) -> str:
         keep = len(text) * tokens // size
         while keep > 0:
             tail = keep // 4
-            note = f"\n[... {how_many(len(text) - keep, 'character')} left out ...]\n" if noted else ""
+            note = f"\n[... {pluralize(len(text) - keep, 'character')} left out ...]\n" if noted else ""
             trimmed = text[: keep - tail] + note + text[len(text) - tail :]
             over = estimate(trimmed)
             if over <= tokens:

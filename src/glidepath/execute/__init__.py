@@ -7,25 +7,35 @@ from typing import TYPE_CHECKING, Any
 
 from glidepath._wire import replace
 from glidepath.call_frames import CallFrame, Program
-from glidepath.errors import shown
+from glidepath.errors import short_repr
 from glidepath.events import ApprovalRequested
 from glidepath.execute.batch import Batch, hint, width_for
-from glidepath.execute.calls import bind, clear, decided, keep_to_programs, prepare
+from glidepath.execute.calls import apply_decisions, bind, clear, keep_to_programs, prepare
 from glidepath.execute.doubt import (
+    append_result,
     doubt_inner,
     give_up_child,
     has_asked,
     job_for,
-    keep,
     leave_unfinished,
     without_tool,
 )
-from glidepath.execute.guarding import apply, fatal_verdict, heeded, objection, stuck
+from glidepath.execute.guarding import apply, ask_after_guards, ask_before_guards, fatal_verdict, make_guard_verdict
 from glidepath.execute.job import Job
 from glidepath.execute.spawn import Host
 from glidepath.messages import ToolCall, ToolResultMessage
 from glidepath.outcome import PendingCall, ResultKind
-from glidepath.run import HookFault, Opinion, Place, Stopped, Touchdown, about, interruptible_within, opinion, report
+from glidepath.run import (
+    CallScope,
+    HookFault,
+    Opinion,
+    Stopped,
+    Touchdown,
+    about,
+    interruptible_within,
+    opinion,
+    report,
+)
 from glidepath.run.inside import recall
 from glidepath.run.paused_children import PausedChild, find_paused_child, name_below
 from glidepath.spi import AfterDecision, GuardVerdict, Step, ToolResultContext
@@ -52,7 +62,7 @@ async def execute(run: Run, calls: tuple[ToolCall, ...]) -> bool:
         turn.count_votes(None)
     step = _step(run, calls)
     # Guards first: what they keep back must not run, be counted or be asked about.
-    if (found := objection(run, step, run.guards.before)) is not None:
+    if (found := ask_before_guards(run, step, run.guards.before)) is not None:
         _keep_back(run, *found)
         turn.end_tools()
         return False
@@ -75,14 +85,14 @@ async def finish_batch(run: Run) -> bool:
     """
     reply: Any = run.turn.reply
     waiting = {pending.call.id: pending for pending in run.turn.pending}
-    fresh = _not_begun(run, waiting)
+    fresh = _collect_unstarted_calls(run, waiting)
     made = {job.call.id: job for job in fresh}
     mine = [call for call in run.turn.open_calls() if call.id not in run.turn.programs]
     jobs = [made.get(call.id) or waiting_job(run, call, waiting.get(call.id)) for call in mine]
     run.turn.start_tools()
     if fresh:
         await clear(run, fresh)
-    await decided(run, jobs, run.terms.resumed.decisions)  # type: ignore[union-attr]
+    await apply_decisions(run, jobs, run.terms.resumed.decisions)  # type: ignore[union-attr]
     if (running := run_jobs(run, jobs)) is not None:
         await running
     programs = run.turn.programs  # which look after their own
@@ -96,10 +106,10 @@ def close_batch(run: Run) -> bool:
     """The last calls of a batch, which were programs, have their results: the guards see it, the votes are counted."""
     reply: Any = run.turn.reply
     _learn(run, _step(run, reply.tool_calls))
-    return carried(run)
+    return batch_ends_run(run)
 
 
-def _not_begun(run: Run, waiting: Mapping[str, PendingCall]) -> list[Job]:
+def _collect_unstarted_calls(run: Run, waiting: Mapping[str, PendingCall]) -> list[Job]:
     """The calls that were neither begun nor shown to a person, ready to be judged."""
     known = run.terms.resumed.decisions  # type: ignore[union-attr]
     strange = {call_id for call_id, decision in known.items() if decision.kind == "ask"}
@@ -157,7 +167,7 @@ def answer_open_calls(run: Run, kind: ResultKind, text: str) -> None:
             leave_unfinished(run, job, "the run ended first")
             doubt_inner(run, call)
         job.refuse(kind, text)
-        keep(run, job, last=in_order)
+        append_result(run, job, last=in_order)
     run.turn.forget_programs()
     run.turn.pend(())
 
@@ -176,7 +186,7 @@ def _keep_back(run: Run, name: str, verdict: GuardVerdict) -> None:
     text = verdict.notice or run.plan.config.texts.fill("not_executed", reason=verdict.reason)
     answer_open_calls(run, ResultKind.WITHDRAWN, text)
     if verdict.action == "land":
-        raise Touchdown(stuck(name, verdict))
+        raise Touchdown(make_guard_verdict(name, verdict))
     run.turn.mark_error(True)
 
 
@@ -194,7 +204,7 @@ def _learn(run: Run, step: Step) -> None:
             run.forget_rescues()
     if turn.last_error is not failed:
         turn.mark_error(failed)
-    if (landing := heeded(run, step, results, run.guards.after)) is not None:
+    if (landing := ask_after_guards(run, step, results, run.guards.after)) is not None:
         raise landing
 
 
@@ -207,15 +217,15 @@ def run_jobs(run: Run, jobs: list[Job], *, cleared: bool = False) -> Awaitable[N
     None: that is done; else await the rest. `cleared`: the kill switches were looked at.
     """
     if run.watch.sentry is not None and not cleared:
-        return _run_cleared(run, jobs)
-    running = start_jobs(run, [] if run.watch.halted() else admitted(run, jobs))
+        return _run_when_cleared(run, jobs)
+    running = start_jobs(run, [] if run.watch.is_halted() else admit_jobs(run, jobs))
     if running is None and not run.work.spawned and not run.hooks.after_tool_call:
         return None
     return _run_to_end(run, jobs, running)
 
 
-async def _run_cleared(run: Run, jobs: list[Job]) -> None:
-    await run.watch.sentry.cleared(run)
+async def _run_when_cleared(run: Run, jobs: list[Job]) -> None:
+    await run.watch.sentry.wait_until_clear(run)
     running = run_jobs(run, jobs, cleared=True)
     if running is not None:
         await running
@@ -230,7 +240,7 @@ async def _run_to_end(run: Run, jobs: list[Job], running: Awaitable[None] | None
 def start_jobs(run: Run, ready: list[Job]) -> Awaitable[None] | None:
     """Run these jobs: a lone inline one in the run's own task, others in tasks of their own. None: they have ended."""
     if len(ready) == 1 and ready[0].tool.isolation == "inline":  # type: ignore[union-attr]
-        return _run_alone(run, ready[0]) if run.journal is None else _run_written(run, ready[0])
+        return _run_alone(run, ready[0]) if run.journal is None else _run_after_intent(run, ready[0])
     return _run_batch(run, ready) if ready else None
 
 
@@ -240,8 +250,8 @@ async def _run_batch(run: Run, ready: list[Job]) -> None:
         hint(run, ready)
 
 
-def admitted(run: Run, jobs: list[Job]) -> list[Job]:
-    """The jobs that may run, counted: `Job.not_started` takes back what does not begin."""
+def admit_jobs(run: Run, jobs: list[Job]) -> list[Job]:
+    """The jobs that may run, counted: `Job.cancel_start` takes back what does not begin."""
     ready = []
     for job in jobs:
         if job.result is None and job.waits_for is None:
@@ -265,7 +275,7 @@ def admitted(run: Run, jobs: list[Job]) -> list[Job]:
     return ready
 
 
-def written_down(run: Run, job: Job) -> Awaitable[None] | None:
+def journal_intent(run: Run, job: Job) -> Awaitable[None] | None:
     """With a journal: that a call is about to start is on disk first. When it cannot be, the call does not count.
 
     None when it is on disk already.
@@ -273,22 +283,22 @@ def written_down(run: Run, job: Job) -> Awaitable[None] | None:
     try:
         later = run.journal.starting([job])  # type: ignore[union-attr] # the caller has checked
     except Touchdown:
-        job.not_started(run)
+        job.cancel_start(run)
         raise
-    return None if later is None else _written_down(run, job, later)
+    return None if later is None else _await_intent(run, job, later)
 
 
-async def _written_down(run: Run, job: Job, later: Awaitable[None]) -> None:
+async def _await_intent(run: Run, job: Job, later: Awaitable[None]) -> None:
     try:
         await later
     except Touchdown:
-        job.not_started(run)
+        job.cancel_start(run)
         raise
 
 
-async def _run_written(run: Run, job: Job) -> None:
+async def _run_after_intent(run: Run, job: Job) -> None:
     """The same, once the journal has it."""
-    later = written_down(run, job)
+    later = journal_intent(run, job)
     if later is not None:
         await later
     running = _run_alone(run, job)
@@ -299,12 +309,12 @@ async def _run_written(run: Run, job: Job) -> None:
 def _run_alone(run: Run, job: Job) -> Awaitable[None] | None:
     """Run a single inline call inside the run's own task. None: it had its result by its first step; else await it."""
     job.announce(run)
-    if run.watch.halted():
-        job.not_started(run)  # an observer has stopped the run
+    if run.watch.is_halted():
+        job.cancel_start(run)  # an observer has stopped the run
         return None
     tool: Any = job.tool
     values = job.bound.values  # type: ignore[union-attr]
-    inside = Place(run, job.call.id, job)
+    inside = CallScope(run, job.call.id, job)
     before = _enter(inside)
     try:
         work = tool.fn(**values) if job.context is None else tool.invoke(values, job.context)
@@ -314,26 +324,26 @@ def _run_alone(run: Run, job: Job) -> Awaitable[None] | None:
             value = done.value
         else:
             return _end_alone(run, job, work, waiting, inside, before)
-        job.returned(value)
+        job.record_return(value)
     except BaseException as error:  # SystemExit and KeyboardInterrupt of a tool stay in here
         if run.watch.is_forked():
             raise
-        job.raised(error)
+        job.record_error(error)
     inside.run = inside.work = None
     _leave(before)
     return None
 
 
-async def _end_alone(run: Run, job: Job, work: Any, waiting: object, inside: Place, before: Any) -> None:
+async def _end_alone(run: Run, job: Job, work: Any, waiting: object, inside: CallScope, before: Any) -> None:
     """Wait for a single inline call, which waits for something itself; no task is made for it."""
     try:
-        job.returned(await interruptible_within(work, run.watch, job.timeout(run), waiting))
+        job.record_return(await interruptible_within(work, run.watch, job.timeout(run), waiting))
     except Stopped as stopped:
-        job.stopped(run, stopped)
+        job.record_stop(run, stopped)
     except BaseException as error:
         if run.watch.gone or run.watch.is_forked():
             raise
-        job.raised(error)
+        job.record_error(error)
     finally:
         inside.run = inside.work = None
         try:
@@ -364,12 +374,12 @@ def _conclude(run: Run, jobs: list[Job], step: Step, waiting: Mapping[str, Pendi
     counts = _finish(run, jobs, waiting)
     _learn(run, step)
     if run.watch.interrupt is not None:
-        raise run.interrupted()
+        raise run.make_interrupt()
     turn = run.turn
     if not counts and turn.votes is None:
         return False
     count_votes(run, jobs)
-    return not turn.pending and not turn.programs and carried(run)
+    return not turn.pending and not turn.programs and batch_ends_run(run)
 
 
 def count_votes(run: Run, jobs: Sequence[Job]) -> None:
@@ -389,7 +399,7 @@ def count_votes(run: Run, jobs: Sequence[Job]) -> None:
     run.turn.count_votes((ended, voted, unanimous))
 
 
-def carried(run: Run) -> bool:
+def batch_ends_run(run: Run) -> bool:
     """What the votes of a whole batch come to: a terminal tool succeeded, or all tools that vote want to end."""
     terminal, voted, unanimous = run.turn.votes or (False, False, False)
     run.turn.count_votes(None)
@@ -424,7 +434,7 @@ def _finish(run: Run, jobs: list[Job], waiting: Mapping[str, PendingCall]) -> bo
         if in_order and job.doubt is None and job.started_at is not None:
             run.append_result(job.message(run, len(jobs)))  # it ran, here and now: nothing to take back
         else:
-            keep(run, job, len(jobs), last=in_order)
+            append_result(run, job, len(jobs), last=in_order)
         fatal = fatal or job.fatal
     if fatal is not None:
         raise Touchdown(fatal_verdict(fatal))
@@ -434,7 +444,7 @@ def _finish(run: Run, jobs: list[Job], waiting: Mapping[str, PendingCall]) -> bo
 def _begin_program(run: Run, job: Job) -> None:
     """Its tool asks for calls: `run_programs` makes them, once the rest of its batch is done."""
     bound: Any = job.bound
-    call = ToolCall(job.call.id, job.call.name, bound.written())
+    call = ToolCall(job.call.id, job.call.name, bound.as_json())
     clock = run.voice.now() if run.journal is None else run.journal.time  # known when a journal is replayed
     run.turn.keep_program(Program(call=call, clock=clock), job.asks.state)
 
@@ -476,7 +486,7 @@ def _pend_own(run: Run, job: Job, inside: str) -> PendingCall:
     form = None if asks is None else asks.form
     reason, state, origins = job.waits_for or "", "" if asks is None else asks.state, job.suspects
     run.emit(ApprovalRequested, job.call.id, job.call.name, bound.read(), reason, form, origins)
-    call = ToolCall(job.call.id, job.call.name, bound.written())
+    call = ToolCall(job.call.id, job.call.name, bound.as_json())
     path = _make_path(run, inside)
     return PendingCall(call=call, reason=reason, form=form, state=state, inside=inside, origins=origins, path=path)
 
@@ -488,13 +498,13 @@ def _after(run: Run, job: Job) -> Awaitable[None] | None:
     context = turn.contexts.get(ToolResultContext)
     if context is None:
         context = about(run, ToolResultContext, call=None, arguments=None, tool=None, result=None)
-    result, call = _shown(run, job), ToolCall(call.id, call.name, arguments)
+    result, call = _make_result_message(run, job), ToolCall(call.id, call.name, arguments)
     context = replace(context, iteration=turn.iterations, call=call, arguments=arguments, tool=job.tool, result=result)
     heard = opinion(run, "after_tool_call", voices, context)
-    return None if heard is None else _changed(run, job, voices, context, heard)
+    return None if heard is None else _apply_after_hooks(run, job, voices, context, heard)
 
 
-async def _changed(
+async def _apply_after_hooks(
     run: Run,
     job: Job,
     voices: Iterator[Any],
@@ -507,7 +517,7 @@ async def _changed(
                 if said.fault is not None:
                     raise said.fault
                 _change(job, said.name, _as_decision(said.answer))
-                context = replace(context, result=_shown(run, job))
+                context = replace(context, result=_make_result_message(run, job))
             except HookFault as fault:
                 report(run, "after_tool_call", said.name, fault, "skipped")
             heard = opinion(run, "after_tool_call", voices, context)
@@ -515,7 +525,7 @@ async def _changed(
         return  # the run is being stopped: leave the tool's answer unchanged
 
 
-def _shown(run: Run, job: Job) -> ToolResultMessage:
+def _make_result_message(run: Run, job: Job) -> ToolResultMessage:
     call, result = job.call, job.result
     origins = job.origins(run) if run.work.heard else job.tool.origins if job.tool is not None else ()
     content, is_error = result.content, result.is_error  # type: ignore[union-attr]
@@ -524,11 +534,11 @@ def _shown(run: Run, job: Job) -> ToolResultMessage:
 
 def _as_decision(answer: object) -> AfterDecision:
     if type(answer) is not AfterDecision:
-        raise HookFault(f"after_tool_call must return an AfterDecision or None, not {shown(answer)}")
+        raise HookFault(f"after_tool_call must return an AfterDecision or None, not {short_repr(answer)}")
     for field, kind in (("content", str), ("is_error", bool), ("terminate", bool)):
         value = getattr(answer, field)
         if value is not None and not isinstance(value, kind):
-            raise HookFault(f"AfterDecision.{field} must be of type {kind.__name__} or None, not {shown(value)}")
+            raise HookFault(f"AfterDecision.{field} must be of type {kind.__name__} or None, not {short_repr(value)}")
     return answer
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from glidepath.execute.job import Job
 from glidepath.outcome import ResultKind
-from glidepath.run import Place, Stopped, Touchdown, Why, closable
+from glidepath.run import CallScope, Stopped, Touchdown, Why, closable
 from glidepath.spi.inside_variable import INSIDE
 
 if TYPE_CHECKING:
@@ -65,8 +65,8 @@ class Batch:
             if self.flying or self.leaving:
                 return  # nothing new starts while a kill switch cannot be read
             with suppress(Touchdown):  # the run is being stopped, which is seen below
-                await sentry.cleared(run)
-        if run.watch.halted() and not self.stopping:
+                await sentry.wait_until_clear(run)
+        if run.watch.is_halted() and not self.stopping:
             self._stop_all(ResultKind.CANCELLED, None)
         room = self.width - len(self.flying) - len(self.leaving)
         # Only as many as may run at once: a call that waits here can still be called off before it has begun.
@@ -74,14 +74,14 @@ class Batch:
         if run.journal is not None and (chosen or self.landed):
             chosen = await self._note(chosen)
         for job in chosen:
-            if run.watch.halted():
-                job.not_started(run)
+            if run.watch.is_halted():
+                job.cancel_start(run)
                 continue
             timeout = job.timeout(run)
             job.announce(run)
             # Its time starts now, not when it was queued: waiting for room is not the tool being slow.
             self.flying[job] = inf if timeout is None else run.watch.time() + timeout
-            job.task = run.watch.loop.create_task(_contained(run, job), name=f"glidepath-tool-{job.call.name}")
+            job.task = run.watch.loop.create_task(_run_contained(run, job), name=f"glidepath-tool-{job.call.name}")
             job.task.add_done_callback(self.ring)
 
     async def _note(self, chosen: list[Job]) -> list[Job]:
@@ -99,7 +99,7 @@ class Batch:
                 run.descent.condemn(touchdown.verdict)
             self._stop_all(ResultKind.CANCELLED, touchdown.verdict.cause.reason)
             for job in chosen:
-                job.not_started(run, reason=touchdown.verdict.cause.reason)
+                job.cancel_start(run, reason=touchdown.verdict.cause.reason)
             return []
         return chosen
 
@@ -126,13 +126,13 @@ class Batch:
     def _land(self, job: Job) -> None:
         task: Any = job.task
         if task.cancelled() and not job.begun:
-            job.not_started(self.run)
+            job.cancel_start(self.run)
         error = asyncio.CancelledError() if task.cancelled() else task.result()  # it may cancel itself and return
         if error is not None:
             if isinstance(error, asyncio.CancelledError):
-                job.stopped(self.run, Stopped(job.stop_why))
+                job.record_stop(self.run, Stopped(job.stop_why))
             else:
-                job.raised(error)
+                job.record_error(error)
         tool = job.tool
         if tool is not None and tool.aborts_siblings_on_error and job.result is not None and job.result.is_error:
             self._stop_all(ResultKind.ABORTED, f"{job.call.name} failed and aborts its siblings")
@@ -144,13 +144,13 @@ class Batch:
         for job, at in list(self.leaving.items()):
             if now >= at:
                 del self.leaving[job]
-                job.stopped(self.run, Stopped(job.stop_why, let_go=True))
+                job.record_stop(self.run, Stopped(job.stop_why, let_go=True))
 
     def _stop_all(self, kind: ResultKind, why: str | None) -> None:
         self.stopping = True
         reason = why or "the run is being stopped"
         for job in self.queue:
-            job.not_started(self.run, kind, reason)
+            job.cancel_start(self.run, kind, reason)
         self.queue.clear()
         for job in list(self.flying):
             self._stop(job, Why.INTERRUPT, reason)
@@ -162,17 +162,17 @@ class Batch:
         self.leaving[job] = self.run.watch.let_go_at()
 
 
-async def _contained(run: Run, job: Job) -> BaseException | None:
+async def _run_contained(run: Run, job: Job) -> BaseException | None:
     """Run one call; whatever it raises, SystemExit and KeyboardInterrupt too, is returned and stays in here."""
-    if run.watch.halted():  # since this task was made
-        job.not_started(run)
+    if run.watch.is_halted():  # since this task was made
+        job.cancel_start(run)
         return None
     job.begun = True
-    inside = Place(run, job.call.id, job)
+    inside = CallScope(run, job.call.id, job)
     INSIDE.set(inside)  # in the context of its own task
     try:
         value = await closable(job.tool.invoke(job.bound.values, job.context), lambda: job.result is not None)  # type: ignore[union-attr, arg-type]
-        job.returned(value)
+        job.record_return(value)
     except BaseException as error:
         if run.watch.is_forked():
             raise

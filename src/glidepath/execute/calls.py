@@ -8,17 +8,17 @@ from typing import TYPE_CHECKING, Any
 
 from glidepath import _wire
 from glidepath._wire import replace
-from glidepath.errors import shown, told
+from glidepath.errors import describe_error, short_repr
 from glidepath.execute.doubt import hold_to_limit, leave_unfinished
 from glidepath.execute.job import Job
 from glidepath.messages import ToolCall, stored_arguments
 from glidepath.outcome import AgentState, ResultKind, StopCause
-from glidepath.plurals import how_many
+from glidepath.plurals import pluralize
 from glidepath.run import HookFault, Opinion, Verdict, about, opinion, report, to_read
-from glidepath.run.origins import heard_in_programs, transcripts_above
+from glidepath.run.origins import sources_read_by_programs, transcripts_above
 from glidepath.spi import Allow, Ask, Block, Replace, ToolCallContext
 from glidepath.tools import ArgumentsError, Continuation, ToolResult
-from glidepath.tools.advice import malformed_arguments_message, unknown_tool_message
+from glidepath.tools.advice import explain_malformed_arguments, unknown_tool_message
 from glidepath.tools.text import clean
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ def prepare(run: Run, calls: Sequence[ToolCall]) -> list[Job]:
     """A job for every call, in order; those that cannot run have their result already."""
     plan, allowed = run.plan, run.turn.allowed
     if not plan.plain_policy:
-        repaired = _normalized(run, calls)
+        repaired = _normalize_calls(run, calls)
         if repaired is None:
             return _unreadable(run, calls)
         calls = repaired
@@ -69,7 +69,7 @@ async def clear(run: Run, jobs: list[Job]) -> None:
     cap_calls(run, jobs)
 
 
-async def decided(run: Run, jobs: list[Job], decisions: Mapping[str, Decision]) -> None:
+async def apply_decisions(run: Run, jobs: list[Job], decisions: Mapping[str, Decision]) -> None:
     """What a person, or the journal of a crashed run, says about calls that have waited.
 
     An approved call is shown to the before-hooks once more: a guard has the last word at the moment of the effect. They
@@ -107,7 +107,7 @@ def keep_to_programs(run: Run, jobs: Sequence[Job]) -> None:
             job.refuse(ResultKind.UNKNOWN_TOOL, run.plan.config.texts.fill("unknown_tool", advice=text))
 
 
-def _normalized(run: Run, calls: Sequence[ToolCall]) -> Sequence[ToolCall] | None:
+def _normalize_calls(run: Run, calls: Sequence[ToolCall]) -> Sequence[ToolCall] | None:
     """The policy's repair of aliased names, one for one, made on a copy; None when it cannot be trusted."""
     copies = tuple([replace(call, arguments=_wire.loads(_wire.encode(call.arguments))) for call in calls])
     try:
@@ -147,13 +147,13 @@ def _turn_away(run: Run, job: Job) -> None:
     elif allowed is not None and call.name not in allowed:
         withdrawn = call.name in run.descent.withdrawn or run.descent.work_withdrawn
         kind = ResultKind.WITHDRAWN if withdrawn else ResultKind.HIDDEN_TOOL
-        job.refuse(kind, _hidden(run, call.name, sorted(allowed)))
+        job.refuse(kind, _explain_hidden_tool(run, call.name, sorted(allowed)))
     else:
-        problem = malformed_arguments_message(call.malformed or "")
+        problem = explain_malformed_arguments(call.malformed or "")
         job.refuse(ResultKind.INVALID_ARGUMENTS, run.plan.config.texts.fill("bad_arguments", problem=problem))
 
 
-def _hidden(run: Run, name: str, shown: list[str]) -> str:
+def _explain_hidden_tool(run: Run, name: str, shown: list[str]) -> str:
     try:
         text = run.plan.policy.hidden_tool_error(name, shown)
     except KeyboardInterrupt:
@@ -191,20 +191,20 @@ def cap_calls(run: Run, jobs: list[Job]) -> None:
             if left <= 0:
                 job.refuse(ResultKind.SKIPPED, run.plan.config.texts.fill("calls_spent"))
                 job.waits_for = None
-                verdict = None if run.descent.verdict is not None else _spent(run, room)
+                verdict = None if run.descent.verdict is not None else _verdict_if_calls_spent(run, room)
                 if verdict is not None:
                     run.descent.condemn(verdict)
             left -= 1
 
 
-def _spent(run: Run, room: int) -> Verdict | None:
+def _verdict_if_calls_spent(run: Run, room: int) -> Verdict | None:
     """The run lands when an ancestor's tool calls are used up; its own limit is a separate constraint."""
     own, *above = run.meter.lineage
     if own.calls_wire - own.tool_calls <= room:
         return None
     limit = next(node.caps.tool_calls for node in above if node.calls_wire - node.tool_calls <= room)
     metrics = {"max_tool_calls": limit}
-    reason = f"the limit of {how_many(limit or 0, 'tool call')} of a parent budget is reached"
+    reason = f"the limit of {pluralize(limit or 0, 'tool call')} of a parent budget is reached"
     cause = StopCause(source="ToolCallLimitConstraint", action="graceful_exit", reason=reason, metrics=metrics)
     return Verdict(state=AgentState.MAX_STEPS, cause=cause)
 
@@ -230,13 +230,13 @@ def judge_call(run: Run, job: Job) -> Awaitable[None] | None:
     voices, context = iter(run.hooks.before_tool_call), _context(run, job)
     heard = opinion(run, "before_tool_call", voices, context)
     if heard is not None:
-        return _judged(run, job, _heard_all(run, job, voices, context, heard))
+        return _await_before_hooks(run, job, _ask_before_hooks(run, job, voices, context, heard))
     if not job.bound.intact():  # type: ignore[union-attr]
-        _block_changed(run, job)
+        _block_if_changed_in_place(run, job)
     return None
 
 
-async def _judged(run: Run, job: Job, asked: Awaitable[Any]) -> None:
+async def _await_before_hooks(run: Run, job: Job, asked: Awaitable[Any]) -> None:
     replaced = await asked
     if replaced is not None and job.result is None:
         bind(run, job, dict(replaced))
@@ -255,7 +255,7 @@ def _context(run: Run, job: Job, *, replaceable: bool = True, approved: bool = F
     if not replaceable:
         context = replace(context, replaceable=False, approved=approved)
     if work.above is not None or work.heard:
-        context = replace(context, above=transcripts_above(run), origins=heard_in_programs(run))
+        context = replace(context, above=transcripts_above(run), origins=sources_read_by_programs(run))
     return context  # type: ignore[no-any-return]
 
 
@@ -263,10 +263,10 @@ async def _ask_all(run: Run, job: Job, *, approved: bool) -> None:
     """Ask every before-hook about arguments that cannot be replaced any more."""
     voices, context = iter(run.hooks.before_tool_call), _context(run, job, replaceable=False, approved=approved)
     heard = opinion(run, "before_tool_call", voices, context)
-    await _heard_all(run, job, voices, context, heard)
+    await _ask_before_hooks(run, job, voices, context, heard)
 
 
-async def _heard_all(
+async def _ask_before_hooks(
     run: Run,
     job: Job,
     voices: Iterator[Any],
@@ -297,11 +297,11 @@ async def _heard_all(
         heard = opinion(run, "before_tool_call", voices, context)
     if job.bound.intact():  # type: ignore[union-attr]
         return replaced
-    _block_changed(run, job)
+    _block_if_changed_in_place(run, job)
     return None
 
 
-def _block_changed(run: Run, job: Job) -> None:
+def _block_if_changed_in_place(run: Run, job: Job) -> None:
     """A hook has changed the arguments in place: what runs has not changed, but somebody has seen something else."""
     changed = HookFault("a hook changed the arguments in place; return Replace(...) instead")
     _block_for(run, job, ", ".join(name for name, _ in run.hooks.before_tool_call), changed)
@@ -324,7 +324,7 @@ def _read(arguments: Mapping[Any, Any]) -> dict[Any, Any]:
     except KeyboardInterrupt:
         raise
     except BaseException as error:
-        raise HookFault(f"Replace takes readable arguments: {told(error)}") from error
+        raise HookFault(f"Replace takes readable arguments: {describe_error(error)}") from error
 
 
 def _as_decision(said: Opinion) -> Allow | Replace | Block | Ask:
@@ -333,15 +333,15 @@ def _as_decision(said: Opinion) -> Allow | Replace | Block | Ask:
         raise said.fault
     decision = said.answer
     if not isinstance(decision, Allow | Replace | Block | Ask):
-        raise HookFault(f"before_tool_call must return Allow, Replace, Block, Ask or None, not {shown(decision)}")
+        raise HookFault(f"before_tool_call must return Allow, Replace, Block, Ask or None, not {short_repr(decision)}")
     if isinstance(decision, Replace) and not isinstance(decision.arguments, Mapping):
-        raise HookFault(f"Replace takes the arguments as a mapping, not {shown(decision.arguments)}")
+        raise HookFault(f"Replace takes the arguments as a mapping, not {short_repr(decision.arguments)}")
     if isinstance(decision, Replace):
         return Replace(_read(decision.arguments))
     if isinstance(decision, Block | Ask) and not isinstance(decision.reason, str):
-        raise HookFault(f"{type(decision).__name__} takes its reason as a str, not {shown(decision.reason)}")
+        raise HookFault(f"{type(decision).__name__} takes its reason as a str, not {short_repr(decision.reason)}")
     if isinstance(decision, Ask):
         origins: object = decision.origins
         if type(origins) is not tuple or any(type(name) is not str for name in origins):
-            raise HookFault(f"Ask takes its origins as a tuple of str, not {shown(origins)}")
+            raise HookFault(f"Ask takes its origins as a tuple of str, not {short_repr(origins)}")
     return decision

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from glidepath.run import Decision, Run
 
 
-def settle(run: Run) -> None:
+def resolve_interrupted_calls(run: Run) -> None:
     """First of all: a call that had begun and cannot be repeated is unknown.
 
     What is left is idempotent, its tool is there and takes its arguments: it runs again if everything allows it, and
@@ -41,7 +41,7 @@ def settle(run: Run) -> None:
             job.refuse(UNKNOWN, "")
         else:
             continue
-        keep(run, job)
+        append_result(run, job)
         run.turn.forget_program(call.id)
         run.turn.pend(tuple([waiting for waiting in run.turn.pending if waiting.call.id != call.id]))
 
@@ -67,7 +67,7 @@ def job_for(run: Run, call: ToolCall) -> Job:
     job = Job(call, run.plan.tools.get(call.name))
     decision = None if run.terms.resumed is None else run.terms.resumed.decisions.get(call.id)
     if decision is not None and decision.in_doubt:
-        doubt(run, job, Unknown.called(decision.text))
+        doubt(run, job, Unknown.from_value(decision.text))
         job.counted = True
     elif run.terms.resumed is not None:
         job.counted = call.id in run.terms.resumed.counted
@@ -137,7 +137,7 @@ def without_tool(run: Run, job: Job, decision: Decision) -> None:
         job.refuse(ResultKind.UNKNOWN_TOOL, run.plan.config.texts.fill("tool_gone", tool=job.call.name))
 
 
-def keep(run: Run, job: Job, count: int = 0, *, last: bool = False) -> None:
+def append_result(run: Run, job: Job, count: int = 0, *, last: bool = False) -> None:
     """The result of a call, one of `count`, joins the transcript where it belongs; `last`: behind all that have come.
 
     One that nobody knows is listed, and its children.

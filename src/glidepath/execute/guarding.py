@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from glidepath.errors import told
+from glidepath.errors import describe_error
 from glidepath.events import GuardTripped, HookFailed
 from glidepath.messages import ToolResultMessage
 from glidepath.outcome import AgentState, LoopOutcome, StopCause
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from glidepath.run import Run
 
 
-def objection(run: Run, step: Step, guards: Sequence[CallGuard]) -> tuple[str, GuardVerdict] | None:
+def ask_before_guards(run: Run, step: Step, guards: Sequence[CallGuard]) -> tuple[str, GuardVerdict] | None:
     """What the first of these guards has against a batch that is about to run, and its name; None when it may run."""
     if step.withdrawn and all(call.name in step.withdrawn for call in step.calls):
         tools = frozenset(call.name for call in step.calls)
@@ -29,13 +29,13 @@ def objection(run: Run, step: Step, guards: Sequence[CallGuard]) -> tuple[str, G
         except KeyboardInterrupt:
             raise
         except BaseException as error:
-            found = crashed(run, guard.name, error)
+            found = make_crash_verdict(run, guard.name, error)
         if found is not None:
             return guard.name, found
     return None
 
 
-def heeded(
+def ask_after_guards(
     run: Run, step: Step, results: tuple[ToolResultMessage, ...], guards: Sequence[CallGuard]
 ) -> Touchdown | None:
     """Show these guards the results of a batch, and do what they say; returns the verdict if the run must land."""
@@ -46,19 +46,19 @@ def heeded(
         except KeyboardInterrupt:
             raise
         except BaseException as error:
-            verdict = crashed(run, guard.name, error)
+            verdict = make_crash_verdict(run, guard.name, error)
         if verdict is not None:
             apply(run, guard.name, verdict)
             if verdict.action == "land":
-                landing = landing or Touchdown(stuck(guard.name, verdict))
+                landing = landing or Touchdown(make_guard_verdict(guard.name, verdict))
             elif verdict.notice:
                 run.transcript.tell_later(verdict.notice_reason or guard.name, guard.name, verdict.notice)
     return landing
 
 
-def crashed(run: Run, name: str, error: BaseException) -> GuardVerdict:
+def make_crash_verdict(run: Run, name: str, error: BaseException) -> GuardVerdict:
     """A guard that fails lands the run."""
-    reason = f"the guard failed: {told(error)}"
+    reason = f"the guard failed: {describe_error(error)}"
     log_error(run, f"guard {name!r}", error, "the run lands")
     run.emit(HookFailed, name, "guard", reason, "the run lands")
     return GuardVerdict(action="land", reason=reason)
@@ -72,7 +72,7 @@ def apply(run: Run, name: str, verdict: GuardVerdict) -> None:
         run.descent.withdraw(verdict.tools, cause)
 
 
-def stuck(name: str, verdict: GuardVerdict) -> Verdict:
+def make_guard_verdict(name: str, verdict: GuardVerdict) -> Verdict:
     """How a run ends that a guard brings down."""
     cause = StopCause(source=name, action="land", reason=verdict.reason, metrics={"tools": sorted(verdict.tools)})
     return Verdict(state=AgentState.ERROR, cause=cause)

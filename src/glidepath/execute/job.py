@@ -7,7 +7,7 @@ import logging
 from typing import TYPE_CHECKING, Any
 
 from glidepath._wire import Record, replace
-from glidepath.errors import FatalToolError, ToolError, told, words
+from glidepath.errors import FatalToolError, ToolError, describe_error, message_of
 from glidepath.events import BreakerChanged, ToolEnded, ToolStarted
 from glidepath.foreign_errors import ChildError, format_error, place_of
 from glidepath.messages import ToolCall, ToolResultMessage
@@ -17,7 +17,7 @@ from glidepath.result_kind import Unknown
 from glidepath.run import Stopped, Why
 from glidepath.run.error_log import log_error
 from glidepath.run.inside import LostChild
-from glidepath.run.origins import heard_in
+from glidepath.run.origins import sources_of_call
 from glidepath.run.paused_children import PausedChild
 from glidepath.tools import CallsMade, Continuation, NeedsCalls, NeedsInput, Tool, ToolContext, ToolResult
 from glidepath.tools.binding import Bound
@@ -112,7 +112,7 @@ class Job(Record, eq=False):
             self.kind = kind.value
             self.result = ToolResult(text, is_error=True, details=details)
 
-    def not_started(
+    def cancel_start(
         self, run: Run, kind: ResultKind = ResultKind.CANCELLED, reason: str = "the run is being stopped"
     ) -> None:
         """It was counted as a call and then kept from beginning: it frees its slot under the limits."""
@@ -128,7 +128,7 @@ class Job(Record, eq=False):
         if self.tool is None or self.tool.counts_toward_limit:
             run.meter.return_tool_call()
 
-    def returned(self, value: object) -> None:
+    def record_return(self, value: object) -> None:
         """It returned."""
         if self.result is not None:
             return
@@ -149,7 +149,7 @@ class Job(Record, eq=False):
             self.raised_at = result.raised_at
         self.result = result
 
-    def raised(self, error: BaseException) -> None:
+    def record_error(self, error: BaseException) -> None:
         """It raised: type and message are for the model, the traceback for people."""
         if self.result is not None:
             return
@@ -161,10 +161,10 @@ class Job(Record, eq=False):
             return
         if isinstance(error, LostChild):
             details = Unknown.CHILD_LOST.details()
-            self.kind, self.result = UNKNOWN.value, ToolResult(words(error), is_error=True, details=details)
+            self.kind, self.result = UNKNOWN.value, ToolResult(message_of(error), is_error=True, details=details)
             return
         if isinstance(error, FatalToolError):
-            self.fatal = f"{self.call.name}: {words(error)}"
+            self.fatal = f"{self.call.name}: {message_of(error)}"
         if not isinstance(error, ABOUT_ARGUMENTS):
             self.blame()
         self.kind = type(error).__name__
@@ -177,7 +177,7 @@ class Job(Record, eq=False):
         self.blamed = True
         self.trial = self.trial or "call"
 
-    def stopped(self, run: Run, stopped: Stopped) -> None:
+    def record_stop(self, run: Run, stopped: Stopped) -> None:
         """It did not finish: timed out, interrupted, or cancelled by foreign code."""
         if stopped.why is not Why.INTERRUPT and self.result is None:
             self.blame()
@@ -220,21 +220,21 @@ class Job(Record, eq=False):
             return
         self.trial = "probe" if admission is Admission.PROBE else "call"
         if admission is Admission.PROBE:
-            self._breaker_changed(run)
+            self._report_breaker_change(run)
 
     def tell_breaker(self, run: Run) -> None:
         """How it ended, which the breaker must know."""
         breaker, probe = tool_breaker(self.tool), self.trial == "probe"
         if self.blamed:
-            changed = breaker.failed(run.watch.time(), probe=probe)
+            changed = breaker.record_failure(run.watch.time(), probe=probe)
         elif self.kind in (ResultKind.CANCELLED, ResultKind.ABORTED) or self.stop_asked is not None:  # not its own end
-            changed = probe and breaker.unanswered(run.watch.time())
+            changed = probe and breaker.record_no_answer(run.watch.time())
         else:
-            changed = breaker.succeeded()
+            changed = breaker.record_success()
         if changed:
-            self._breaker_changed(run)
+            self._report_breaker_change(run)
 
-    def _breaker_changed(self, run: Run) -> None:
+    def _report_breaker_change(self, run: Run) -> None:
         state = tool_breaker(self.tool).state.value
         _log.warning("%s: the breaker of tool %s is %s", run.run_id, self.call.name, state)
         run.emit(BreakerChanged, self.call.name, state, "tool")
@@ -261,7 +261,7 @@ class Job(Record, eq=False):
     def origins(self, run: Run) -> tuple[str, ...]:
         """The untrusted sources of its result: its tool, and whatever its children have read."""
         own = self.tool.origins if self.tool is not None else ()
-        return heard_in(run, self.call.id, own) if run.work.heard else own
+        return sources_of_call(run, self.call.id, own) if run.work.heard else own
 
     def message(self, run: Run, count: int = 0) -> ToolResultMessage:
         """The result as a message, and the event that goes with it; `count` results share what is left of the budget.
@@ -271,7 +271,7 @@ class Job(Record, eq=False):
         result: Any = self.result
         call, content = self.call, result.content
         if content.__class__ is not str or len(content) > ALWAYS_KEPT:
-            result = self._fitted(run, result, count)
+            result = self._fit_result(run, result, count)
             content = result.content
         tool = self.tool
         origins = self.origins(run) if run.work.heard or tool is None else tool.origins
@@ -298,7 +298,7 @@ class Job(Record, eq=False):
             emit(ToolEnded, call.id, call.name, message, seconds, self.traceback)
         return message
 
-    def _fitted(self, run: Run, result: ToolResult, count: int) -> ToolResult:
+    def _fit_result(self, run: Run, result: ToolResult, count: int) -> ToolResult:
         """A result other than a short text, within its size."""
         plan = run.plan
         if count:  # characters that one result may have: a share of what is left in window and budget
@@ -318,7 +318,7 @@ class Job(Record, eq=False):
 
 def failure(error: BaseException) -> str:
     """What the model is told about an exception."""
-    text = words(error)
+    text = message_of(error)
     if isinstance(error, ToolError) and text:
         return text[:4000]
-    return told(error)[:4000]
+    return describe_error(error)[:4000]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from glidepath.errors import ToolError
 from glidepath.events import Event, ToolProgress
-from glidepath.run import HIGH_WATER, CancelToken, Place
+from glidepath.run import HIGH_WATER, CallScope, CancelToken
 from glidepath.run.inside import launch
 from glidepath.tools.text import trim
 
@@ -86,7 +86,7 @@ class Host:
             raise ToolError(f"spawn() takes an Agent, not {type(agent).__name__}")
         if run.result is not None:
             raise ToolError("the run has ended: nothing can be spawned any more")
-        if run.watch.halted():
+        if run.watch.is_halted():
             raise ToolError("the run is being stopped: nothing can be spawned any more")
 
         def begin(token: CancelToken, name: str) -> Any:
@@ -100,9 +100,9 @@ class Host:
 
         return await transact(self.run, work)
 
-    def place(self, call_id: str) -> Place:
+    def place(self, call_id: str) -> CallScope:
         """The call, as a place where children are started; open as long as the run is."""
-        return Place(self.run, call_id, self)
+        return CallScope(self.run, call_id, self)
 
 
 def _make_room(outbox: list[Event], call_id: str) -> int:

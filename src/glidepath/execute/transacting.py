@@ -11,7 +11,7 @@ from glidepath.errors import ToolError
 from glidepath.execute.job import Job
 from glidepath.outcome import ResultKind
 from glidepath.run import Touchdown
-from glidepath.run.interrupting import uninterrupted
+from glidepath.run.interrupting import run_uninterrupted
 from glidepath.spi.inside_variable import INSIDE
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ async def transact(run: Run, work: Callable[[Any], Awaitable[Any]]) -> Any:
         raise
     try:
         # To its end, even if the call is cancelled now: half a commit is useless.
-        await uninterrupted(_commit(journal, message, transaction, job, value))
+        await run_uninterrupted(_commit(journal, message, transaction, job, value))
     except Touchdown as down:  # the store failed, and the run with it
         if transaction.is_unknown:
             job.refuse(ResultKind.UNKNOWN_EFFECT, run.plan.config.texts.fill("unknown_effect"))
@@ -57,12 +57,12 @@ async def transact(run: Run, work: Callable[[Any], Awaitable[Any]]) -> Any:
 
 async def _commit(journal: Any, message: ToolResultMessage, transaction: Any, job: Job, value: object) -> None:
     await journal.land(message, transaction)
-    job.returned(value)  # at once: a cancellation that came meanwhile does not undo it
+    job.record_return(value)  # at once: a cancellation that came meanwhile does not undo it
 
 
 def _message(run: Run, job: Job, value: object) -> ToolResultMessage:
     """The result as the journal keeps it. What hooks may still take out of it is not written before they have."""
     trial = Job(job.call, job.tool)
-    trial.returned(value)
+    trial.record_return(value)
     message = trial.bare_message(run)
     return replace(message, content=DONE, details=None) if run.hooks.after_tool_call else message

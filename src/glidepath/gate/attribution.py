@@ -58,7 +58,7 @@ class Attribution:
         known = recognize(headers)
         explicit = _explicit_agent(known, headers)
         session_id = session_named(known, path, headers)
-        continued = None if explicit is not None and session_id is not None else self._continued(line, facts)
+        continued = None if explicit is not None and session_id is not None else self._find_continued_agent(line, facts)
         if session_id is None:
             # Not a number: another gate on the same store would have the same.
             fresh = f"run-{secrets.token_hex(5)}"
@@ -89,7 +89,7 @@ class Attribution:
         if digests:
             self.remember_digest(agent, line, digests[-1])
 
-    def _continued(self, line: Line, facts: RequestFacts) -> ForeignAgent | None:
+    def _find_continued_agent(self, line: Line, facts: RequestFacts) -> ForeignAgent | None:
         """The agent whose conversation this one continues, by the newest id that we know, else by its prefix."""
         ids = facts.call_ids()
         for one in reversed(ids):

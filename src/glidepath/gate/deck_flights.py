@@ -18,7 +18,7 @@ from glidepath.events import Event
 from glidepath.gate.orders import land_now, raise_limits, release_run, stop_now, stop_run
 from glidepath.money import pico
 from glidepath.serve.event_log import LogHead
-from glidepath.serve.refusals import Refused
+from glidepath.serve.refusals import HttpError
 from glidepath.serve.run_feed import RunFeed
 
 if TYPE_CHECKING:
@@ -81,13 +81,13 @@ class DeckFlights:
     # --- events ---------------------------------------------------------------------------------------------------
 
     async def _admit(self, run: ForeignRun) -> None:
-        """Raise `Refused` while a kill switch holds runs back."""
+        """Raise `HttpError` while a kill switch holds runs back."""
         try:
-            held = await self._hub.switches.held(run.name)
+            held = await self._hub.switches.find_thrown_switch(run.name)
         except StoreError as error:
             held = str(error)
         if held is not None:
-            raise Refused(403, "permission_error", f"{held}; release it first")
+            raise HttpError(403, "permission_error", f"{held}; release it first")
 
     def _follow(self, run: ForeignRun) -> Observer:
         hub = self._hub
@@ -139,7 +139,7 @@ class DeckFlights:
     def _find(self, run_id: str) -> ForeignRun:
         run = self._keeper.find(run_id)
         if run is None:
-            raise Refused(409, "run_ended", "this run has ended, or its gate is another process")
+            raise HttpError(409, "run_ended", "this run has ended, or its gate is another process")
         return run
 
     def messages(self, run_id: str) -> list[Message] | None:
@@ -170,21 +170,21 @@ class DeckFlights:
         return f"stopped in {(time.perf_counter() - began) * 1000:.0f} ms"
 
     def raise_limits(self, run_id: str, control: dict[str, Any], limits: Mapping[str, Any]) -> str:
-        """Raise limits of the program; raises `Refused` for one that is lower, or not there."""
+        """Raise limits of the program; raises `HttpError` for one that is lower, or not there."""
         run = self._find(run_id)
         if run.parent is not None:
-            raise Refused(409, "part_of_a_run", "a sub-agent has no limits of its own: raise those of its program")
+            raise HttpError(409, "part_of_a_run", "a sub-agent has no limits of its own: raise those of its program")
         try:
             raise_limits(run.session, {_named(name): _figure(name, value) for name, value in limits.items()})
         except ConfigurationError as error:
-            raise Refused(400, "bad_limit", str(error)) from None
+            raise HttpError(400, "bad_limit", str(error)) from None
         self._write(run, control)
         if run.writer is not None:
             run.writer.put(("config", run.fingerprint()), summarize=True)
         feed = self._hub.feeds.get(run.run_id)
         if feed is not None:
             feed.card.limits = run.limits()
-            self._hub.changed(run.run_id)
+            self._hub.announce_change(run.run_id)
         return f"continues with {', '.join(f'{name}={value}' for name, value in limits.items())}"
 
     def stop_all(self, why: str, control: dict[str, Any]) -> int:

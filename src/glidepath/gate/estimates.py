@@ -39,7 +39,7 @@ class Estimate(Value, frozen=True):
 
 def estimate_call(agent: ForeignAgent, facts: RequestFacts, size: int, now: float) -> Estimate:
     """The prompt of a call. `size` are the bytes of its text: pictures are counted by the piece."""
-    pictures = facts.media * PICTURE + sum(agent.session.held_tokens(one) for one in facts.held_by_server)
+    pictures = facts.media * PICTURE + sum(agent.session.count_held_tokens(one) for one in facts.held_by_server)
     last = agent.last
     if last is None or last.model != facts.model or size < last.size or facts.messages < last.messages:
         # The first one, or the client has cut its history: nothing that was counted before is known to be in it.

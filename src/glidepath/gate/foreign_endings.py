@@ -54,7 +54,7 @@ def how_it_ended(run: ForeignRun, left: str) -> tuple[AgentState, LoopOutcome, S
 def conclude(run: ForeignRun, now: float, left: str = LEFT) -> RunResult:
     """The result of a run, its children's spend included."""
     state, outcome, cause = how_it_ended(run, left)
-    spent = add_charges([run.spent(), *[one.spent() for one in run.descendants()]])
+    spent = add_charges([run.sum_spending(), *[one.sum_spending() for one in run.descendants()]])
     text, origin = run.text, run.text_origin
     if not text and cause is not None:
         text, origin = cause.reason, TextOrigin.RUNTIME

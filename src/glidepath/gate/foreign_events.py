@@ -13,7 +13,7 @@ from contextvars import Context, copy_context
 from typing import TYPE_CHECKING, Any
 
 from glidepath._wire import replace
-from glidepath.errors import told
+from glidepath.errors import describe_error
 from glidepath.events import (
     AttemptDiscarded,
     BudgetReserved,
@@ -85,7 +85,7 @@ class ForeignVoice:
             try:
                 self.context.run(observer, event)
             except Exception as error:
-                _log.error("an observer of foreign runs failed and is not asked any more: %s", told(error))
+                _log.error("an observer of foreign runs failed and is not asked any more: %s", describe_error(error))
                 self._observers.remove(observer)
 
     # --- the run --------------------------------------------------------------------------------------------------

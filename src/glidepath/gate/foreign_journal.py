@@ -129,7 +129,7 @@ class ForeignJournal(JournalWriter):
         if last is not None:
             items.append(last)
         # A reservation holds until the next commit: it is reported again for as long as a call is in flight.
-        reserved = run.reserved()
+        reserved = run.sum_reserved()
         if reserved is not None:
             items.append(("reserved", reserved))
         summary = None

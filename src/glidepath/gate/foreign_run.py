@@ -180,7 +180,7 @@ class ForeignRun:
         found = self.passages[passage] = Cover(booking.input, output, money, most)
         return found
 
-    def reserved(self) -> Reserved | None:
+    def sum_reserved(self) -> Reserved | None:
         """What all calls in flight may cost at worst."""
         if not self.passages:
             return None
@@ -204,7 +204,7 @@ class ForeignRun:
 
     # --- figures --------------------------------------------------------------------------------------------------
 
-    def spent(self) -> Charge:
+    def sum_spending(self) -> Charge:
         """What its own calls have cost."""
         return add_charges(self.accounts.values())
 
@@ -242,7 +242,7 @@ class ForeignRun:
         others = {name: one for name, one in self.accounts.items() if name != self.model}
         below: dict[str, Charge] = {}
         for run in self.descendants():
-            below[run.agent_name] = add_charges([below.get(run.agent_name, _NOTHING), run.spent()])
+            below[run.agent_name] = add_charges([below.get(run.agent_name, _NOTHING), run.sum_spending()])
         return {
             "run_id": self.run_id,
             "per_run": PerRun(notes={GATE: _wire.encode(self.note()).decode()}),
@@ -316,14 +316,14 @@ class ForeignRun:
         children = [
             Spend(kind="child", name=run.agent_name, calls=one.calls, usage=one.usage, cost=self.cost(one))
             for run in self.children
-            for one in [add_charges([run.spent(), *[below.spent() for below in run.descendants()]])]
+            for one in [add_charges([run.sum_spending(), *[below.sum_spending() for below in run.descendants()]])]
         ]
         return (*models, *children)
 
     def summary(self, state: str) -> dict[str, Any]:
         """What a list of sessions shows."""
         result, meter = self.ended, self.meter
-        spent = add_charges([self.spent(), *[run.spent() for run in self.descendants()]])
+        spent = add_charges([self.sum_spending(), *[run.sum_spending() for run in self.descendants()]])
         cost = self.cost(spent)
         above = self.parent
         return {

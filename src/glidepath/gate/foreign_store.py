@@ -15,11 +15,11 @@ from glidepath.gate.known_agents import KNOWN, UNKNOWN, KnownAgent
 from glidepath.gate.orders import set_limits
 from glidepath.messages import AssistantMessage
 from glidepath.outcome import Charge, Snapshot, TextOrigin
-from glidepath.sessions.answer import called, heard
+from glidepath.sessions.answer import await_store, call_store
 from glidepath.sessions.archive import StoredJournal, read_journal
 from glidepath.sessions.finding import each_session
 from glidepath.sessions.foreign_mark import GATE
-from glidepath.sessions.recover import charged
+from glidepath.sessions.recover import charge_reservation
 
 if TYPE_CHECKING:
     from glidepath.gate.attribution import Attribution
@@ -89,7 +89,7 @@ class KeptAgent(Record, kw_only=True):
 async def read_family(store: Any, name: str) -> list[KeptAgent]:
     """The agents of a session, the main one first: its own journal, its children's, those of other gates."""
     try:
-        entries = await heard(called(store.entries, name))
+        entries = await await_store(call_store(store.entries, name))
     except StoreError as error:
         if error.kind == "missing":  # nobody has written into it yet
             return []
@@ -105,14 +105,14 @@ async def read_family(store: Any, name: str) -> list[KeptAgent]:
 
 async def _read_agent(store: Any, entry: Entry) -> KeptAgent | None:
     """An agent that the gate has written; raises `StoreError` for a journal that cannot be read."""
-    journal = await heard(read_journal(store, entry.session_id))
+    journal = await await_store(read_journal(store, entry.session_id))
     folded, snapshot = journal.folded, journal.folded.snapshot
     if snapshot is None or snapshot.per_run is None or folded.imported or folded.forked is not None:
         return None
     note = read_note(snapshot.per_run.notes)
     if note is None:
         return None
-    return KeptAgent(journal=journal, note=note, state=charged(snapshot, folded.reserved))
+    return KeptAgent(journal=journal, note=note, state=charge_reservation(snapshot, folded.reserved))
 
 
 async def recent_names(store: Any, line: str) -> list[str]:
@@ -138,7 +138,7 @@ async def recent_names(store: Any, line: str) -> list[str]:
 def restore_session(line: Line, kept: list[KeptAgent], attribution: Attribution) -> list[ForeignRun]:
     """Put a session with its agents into the tree. What it had spent counts; its runs, the main one first."""
     first = kept[0]
-    session = line.open_session(first.note.session, _known_by(first.note.program))
+    session = line.open_session(first.note.session, _find_known_agent(first.note.program))
     session.title = session.title or first.note.title
     _restore_time(session, first)
     runs: list[ForeignRun] = []
@@ -240,5 +240,5 @@ def _restore_time(session: ForeignSession, kept: KeptAgent) -> None:
     session.deadline -= passed
 
 
-def _known_by(program: str) -> KnownAgent:
+def _find_known_agent(program: str) -> KnownAgent:
     return next((one for one in KNOWN if one.name == program), UNKNOWN)

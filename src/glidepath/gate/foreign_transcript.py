@@ -92,7 +92,7 @@ class ForeignTranscript:
         return True
 
     def _add(self, new: Sequence[Message]) -> list[Message]:
-        kept = [bound_message(message) for message in new]
+        kept = [limit_message(message) for message in new]
         self.messages += kept
         self._added += len(kept)
         return kept
@@ -107,7 +107,7 @@ class ForeignTranscript:
             elif left:
                 kept.append(message)
                 left -= 1
-        self.messages = [*kept, *[bound_message(message) for message in told[same:]]]
+        self.messages = [*kept, *[limit_message(message) for message in told[same:]]]
         self._added = 0
 
     def records(self) -> Items:
@@ -122,7 +122,7 @@ def _is_notice(message: Message) -> bool:
 def _common_length(known: Sequence[Message], told: Sequence[Message]) -> int:
     same = 0
     for mine, theirs in zip(known, told, strict=False):
-        if not _is_same(mine, theirs) and not _is_same(mine, bound_message(theirs)):
+        if not _is_same(mine, theirs) and not _is_same(mine, limit_message(theirs)):
             break
         same += 1
     return same
@@ -214,7 +214,7 @@ def _read_one_by_one(dialect: str, body: Mapping[str, Any]) -> list[Message]:
 # --- what is kept of a message --------------------------------------------------------------------------------------
 
 
-def bound_message(message: Message) -> Message:
+def limit_message(message: Message) -> Message:
     """The message as it is kept: no text or picture without end, and nothing that cannot be written."""
     if isinstance(message, SystemMessage):
         return message if _fits(message.content) else SystemMessage(_short(message.content))
@@ -222,7 +222,7 @@ def bound_message(message: Message) -> Message:
         content = message.content
         if isinstance(content, str):
             return message if _fits(content) else replace(message, content=_short(content))
-        blocks: tuple[Any, ...] = tuple([_bound_block(block) for block in content])
+        blocks: tuple[Any, ...] = tuple([_limit_block(block) for block in content])
         unchanged = all(new is old for new, old in zip(blocks, content, strict=True))
         return message if unchanged else replace(message, content=blocks)
     return message if _is_storable(message) else _summary_of(message)
@@ -239,7 +239,7 @@ def _short(text: str) -> str:
     return clean(text)
 
 
-def _bound_block(block: Any) -> Any:
+def _limit_block(block: Any) -> Any:
     if isinstance(block, TextBlock):
         return block if _fits(block.text) else replace(block, text=_short(block.text))
     if isinstance(block, ImageBlock | FileBlock) and block.data is not None and len(block.data) > LARGEST_DATA:

@@ -18,7 +18,7 @@ from glidepath.gate.governing import GateAnswer, GateRequest, Governor
 from glidepath.gate.routes import GateRoute, guess_dialect, read_route
 from glidepath.gate.upstream_client import UpstreamClient, strip_query
 from glidepath.serve.locks import Doorkeeper, Visitor
-from glidepath.serve.refusals import Refused
+from glidepath.serve.refusals import HttpError
 
 MAX_BODY = 32 * MIB
 BODY_SECONDS = 60.0
@@ -111,15 +111,15 @@ class GateApplication:
         try:
             await self._let_in(scope, route, head, request)
             if route is None:
-                raise Refused(404, "not_found_error", _NO_PATH)
+                raise HttpError(404, "not_found_error", _NO_PATH)
             if not route.dialect:  # the base URL: clients look whether somebody is there
                 await _reply(send, GateAnswer(status=200, body=b""))
                 return
             wire_body = await self._read(receive, head, request)
         except ClientGone:
             return
-        except (Refused, BadBodyError) as error:
-            kind = error.code if isinstance(error, Refused) else error.kind
+        except (HttpError, BadBodyError) as error:
+            kind = error.code if isinstance(error, HttpError) else error.kind
             await _reply(send, self._desk.refuse(request, error.status, kind, str(error)), closes=True)
             return
         await self._fly(request, wire_body, receive, send)
@@ -139,12 +139,12 @@ class GateApplication:
     ) -> None:
         """Check host, origin and key; what was the gate's own key is taken out of the request."""
         if self._stopped is not None:
-            raise Refused(403, "stopped", f"this gate takes no more calls: {self._stopped}")
+            raise HttpError(403, "stopped", f"this gate takes no more calls: {self._stopped}")
         if route is not None and not route.dialect:
             await self._check_key(scope, head, None)
             return
         if head.is_upgrade:
-            raise Refused(426, "upgrade_refused", "this gate speaks HTTP only: send the request without an upgrade")
+            raise HttpError(426, "upgrade_refused", "this gate speaks HTTP only: send the request without an upgrade")
         visitor, place = await self._find_visitor(scope, route, head)
         if place == b"path":
             request.line = request.line[1:]
@@ -161,11 +161,11 @@ class GateApplication:
         segment = route.line[0] if route is not None and route.line else ""
         if len(segment) >= _LEAST_SECRET:
             head.secrets.insert(0, (b"path", segment))
-        refused = Refused(401, "authentication_error", _NO_KEY)
+        refused = HttpError(401, "authentication_error", _NO_KEY)
         for place, secret in head.secrets or [(b"", "")]:
             try:
                 visitor = await self._check_key(scope, head, secret)
-            except Refused as error:
+            except HttpError as error:
                 if error.status in (421, 503) or error.code in ("wrong_origin", "key_void"):
                     raise
             else:
@@ -178,7 +178,7 @@ class GateApplication:
         head.locks["authorization"] = [f"Bearer {secret}"]
         try:
             return (await self._doorkeeper.admit(scope["method"], scope["path"], head.locks)).visitor
-        except Refused as error:
+        except HttpError as error:
             if secret is None and error.status == 401:  # noqa: PLR2004
                 return None
             raise

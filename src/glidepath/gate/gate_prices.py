@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from glidepath.agent.prices import checked_prices, look_up_price
+from glidepath.agent.prices import check_prices, look_up_price
 from glidepath.ledger import Price
 
 MOST_NAMES = 1_000
@@ -21,7 +21,7 @@ class PriceList:
     """Prices by model name. `given` are dollars per million tokens, (input, output), as in the configuration."""
 
     def __init__(self, given: Mapping[str, Any] | None = None) -> None:
-        self._given = checked_prices(given)
+        self._given = check_prices(given)
         self._found: dict[tuple[str, str], Price | None] = {}
 
     def find_dearest(self, models: Sequence[str], dialect: str) -> Price | None:

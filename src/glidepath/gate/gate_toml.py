@@ -31,9 +31,9 @@ from glidepath.errors import ConfigurationError, close_to
 from glidepath.gate.bodies import MIB
 from glidepath.gate.lines import BudgetTerms
 from glidepath.gate.upstreams import KeyReference, Upstream
-from glidepath.quantities import seconds_meant, whole_number_meant
+from glidepath.quantities import parse_int, parse_seconds
 from glidepath.serve.locks import AccessKey
-from glidepath.serve.locks.keys import checked_name, digest_of
+from glidepath.serve.locks.keys import check_key_name, digest_of
 
 LARGEST = MIB  # bytes of a gate.toml
 _LIMITS = {"max_tokens": "max_tokens", "max_cost": "max_cost", "max_calls": "max_iterations", "timeout": "timeout"}
@@ -153,7 +153,7 @@ def _place_key(reference: str, folder: Path) -> str:
 
 def _read_key(name: str, said: Mapping[str, Any], environ: Mapping[str, str], folder: Path) -> AccessKey:
     place = f"keys.{name}."
-    checked_name("key", name)
+    check_key_name("key", name)
     _check_names(place, said, _KEY)
     digest, reference = said.get("digest"), said.get("key")
     if (digest is None) == (reference is None):
@@ -178,7 +178,7 @@ def _read_key(name: str, said: Mapping[str, Any], environ: Mapping[str, str], fo
         name=name,
         digest=str(digest),
         role="run",
-        tenant=None if tenant is None else checked_name("tenant", _read_value(f"{place}tenant", tenant, str)),
+        tenant=None if tenant is None else check_key_name("tenant", _read_value(f"{place}tenant", tenant, str)),
         max_cost=None if cost is None else str(cost),
         max_tokens=terms.limits.max_tokens,
         per=terms.per,
@@ -188,7 +188,7 @@ def _read_key(name: str, said: Mapping[str, Any], environ: Mapping[str, str], fo
 
 def _read_terms(section: str, name: str, said: Mapping[str, Any]) -> BudgetTerms:
     place = f"{section}.{name}."
-    checked_name(section.removesuffix("s"), name)
+    check_key_name(section.removesuffix("s"), name)
     _check_names(place, said, _BUDGET)
     per = said.get("per")
     if per not in (None, "day", "month"):
@@ -213,10 +213,10 @@ def _read_limits(place: str, said: Mapping[str, Any], names: Mapping[str, str]) 
 
 
 def _read_prices(said: Mapping[str, Any]) -> Mapping[str, Any]:
-    from glidepath.agent.prices import checked_prices
+    from glidepath.agent.prices import check_prices
 
     prices = {name: tuple(value) if isinstance(value, list) else value for name, value in said.items()}
-    checked_prices(prices)
+    check_prices(prices)
     return prices
 
 
@@ -266,8 +266,8 @@ def _read_number(place: str, value: object, read: Callable[[object], object], wo
 
 
 def _read_seconds(place: str, value: object) -> float:
-    return float(_read_number(place, value, seconds_meant, "a time such as 30, 90s or 5m"))
+    return float(_read_number(place, value, parse_seconds, "a time such as 30, 90s or 5m"))
 
 
 def _read_size(place: str, value: object) -> int:
-    return int(_read_number(place, value, whole_number_meant, "a number of bytes, such as 33554432 or 32m"))
+    return int(_read_number(place, value, parse_int, "a number of bytes, such as 33554432 or 32m"))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from glidepath.gate.tree import ForeignSession
-from glidepath.plurals import how_many
+from glidepath.plurals import pluralize
 from glidepath.texts import Texts
 
 MARK = "[glidepath]"
@@ -26,11 +26,11 @@ def describe_limit(session: ForeignSession, resource: str) -> str:
     """Which limit ended a run, with its figure."""
     limits = session.limits
     if resource == "tokens" and limits.tokens is not None:
-        return f"the limit of {how_many(limits.tokens, 'token', f'{limits.tokens:,}')} is reached"
+        return f"the limit of {pluralize(limits.tokens, 'token', f'{limits.tokens:,}')} is reached"
     if resource == "money" and limits.money is not None:
         return f"the limit of ${limits.money / 10**12:.2f} is reached"
     if resource == "turns" and limits.calls is not None:
-        return f"the limit of {how_many(limits.calls, 'call', f'{limits.calls:,}')} is reached"
+        return f"the limit of {pluralize(limits.calls, 'call', f'{limits.calls:,}')} is reached"
     if resource == "time" and limits.seconds is not None:
         return f"the time limit of {limits.seconds:g} seconds is reached"
     return "the budget is used up"

@@ -25,7 +25,7 @@ from glidepath.gate.tree import GateLimits, give_back_landing
 from glidepath.gate.witnesses import Witness, show_outcome
 from glidepath.ledger import Refusal
 from glidepath.run import Touchdown
-from glidepath.serve.refusals import Refused
+from glidepath.serve.refusals import HttpError
 from glidepath.spi import Step
 from glidepath.texts import Texts
 from glidepath.tools.density import BYTES_PER_TOKEN
@@ -96,14 +96,14 @@ class GateGovernor:
             call = self._read(request, upstream)
         except BadRequest as error:
             return self.refuse(request, 400, "invalid_request_error", str(error))
-        except Refused as error:
+        except HttpError as error:
             return self.refuse(request, error.status, error.code, str(error))
         except StoreError as error:
             return self._refuse_unkept(request, recognize(headers_of(request.headers)), error)
         return self._check(call) or await self._try(call)
 
     def _read(self, request: GateRequest, upstream: Upstream) -> GateCall:
-        """The call that a request is; raises `BadRequest`, and `Refused` for a name outside its key."""
+        """The call that a request is; raises `BadRequest`, and `HttpError` for a name outside its key."""
         dialect = DIALECTS[request.dialect]
         body = parse_body(request.body)
         facts = dialect.read_request(body, request.path_model, request.is_streamed_by_path)
@@ -138,7 +138,7 @@ class GateGovernor:
             # The place where its budget is kept has failed. A status that this program does not try again.
             status = call.session.known.refusal
             return self.refuse(call.request, status, "budget_unavailable", failed.verdict.cause.reason)
-        except Refused as error:
+        except HttpError as error:
             return self.refuse(call.request, error.status, error.code, str(error))
         except StoreError as error:
             return self._refuse_unkept(call.request, call.session.known, error)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from glidepath.gate.orders import land_run
-from glidepath.sessions.answer import called, heard
+from glidepath.sessions.answer import await_store, call_store
 from glidepath.sessions.inbox import control_in
 
 if TYPE_CHECKING:
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 async def take_notes(store: Any, run: ForeignRun) -> None:
     """Obey what is in the inbox of a run, and write that it was taken."""
     journal = run.writer
-    notes = await heard(called(store.notes, run.name, journal.taken))
+    notes = await await_store(call_store(store.notes, run.name, journal.taken))
     if run.writer is not journal:
         return  # it has ended meanwhile
     items: list[tuple[str, Any]] = []

@@ -11,13 +11,13 @@ from typing import Any
 
 from glidepath._wire import Value
 from glidepath.agent import Budget, Limits
-from glidepath.agent.purse import Purse
+from glidepath.agent.purse import WalletClient
 from glidepath.gate.governing import GateRequest
 from glidepath.gate.known_agents import UNKNOWN, KnownAgent
 from glidepath.gate.tree import ForeignSession, GateLimits, give_back_landing
 from glidepath.ledger import Amount, Caps, Meter
 from glidepath.serve.locks import Visitor
-from glidepath.serve.refusals import Refused
+from glidepath.serve.refusals import HttpError
 
 IDLE = 900.0
 """Seconds after which an agent that has not called is presumed gone: its landing is free for others."""
@@ -54,12 +54,12 @@ class Line:
         self._thinkers: set[str] = set()
         self.meter: Meter | None = None if budget is None else budget.meter
         """What is above its sessions."""
-        self._purse: Purse | None = None
+        self._purse: WalletClient | None = None
         self._drawing = asyncio.Lock()
         if budget is not None and budget.line:
             # Each gate has its own key: two processes never hold the same draw.
             key = f"gate:{name}:{secrets.token_hex(8)}"
-            self._purse = Purse(budget.store, budget.line, Meter(Caps()), key=key)
+            self._purse = WalletClient(budget.store, budget.line, Meter(Caps()), key=key)
             self.meter = self._purse.meter
 
     async def draw(self, amount: Amount) -> None:
@@ -143,7 +143,7 @@ class LineBook:
         self._budgets: dict[tuple[str, ...], Budget] = {}
 
     def find(self, request: GateRequest) -> Line:
-        """The line of a request; raises `Refused` for a name outside the key."""
+        """The line of a request; raises `HttpError` for a name outside the key."""
         visitor: Visitor = request.key
         tenant, user = _names_in(visitor, request.line)
         key = (visitor.name, tenant, user)
@@ -195,11 +195,11 @@ def _names_in(visitor: Visitor, line: tuple[str, ...]) -> tuple[str, str]:
     """Tenant and user that a path names: `/tenant/user/run`, `/user/run` or `/run`."""
     *names, _ = line or ("",)
     if len(names) > MOST_NAMES:
-        raise Refused(404, "not_found_error", "a path names at most a tenant, a user and a run: /acme/ann/run-7/v1")
+        raise HttpError(404, "not_found_error", "a path names at most a tenant, a user and a run: /acme/ann/run-7/v1")
     user = names[-1] if names else ""
     tenant = names[0] if len(names) == MOST_NAMES else visitor.tenant or ""
     if visitor.tenant is not None and tenant != visitor.tenant:
-        raise Refused(
+        raise HttpError(
             403, "permission_error", f"key {visitor.name} is bound to tenant {visitor.tenant}, not to {tenant}"
         )
     return tenant, user

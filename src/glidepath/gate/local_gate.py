@@ -10,9 +10,9 @@ import socket
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Self
 
-from glidepath.errors import ConfigurationError, needed
+from glidepath.errors import ConfigurationError, require_extra
 from glidepath.gate.upstreams import Upstream, read_upstreams
-from glidepath.serve.locks import Doorkeeper, KeyRing, Visitor, allowed_hosts
+from glidepath.serve.locks import Doorkeeper, KeyRing, Visitor, parse_hosts
 
 if TYPE_CHECKING:
     from glidepath.agent import Limits
@@ -49,7 +49,7 @@ class Gate:
         **options: Any,
     ) -> None:
         for package in ("aiohttp", "uvicorn"):
-            needed(package, f"the gate needs {package}", "gate")
+            require_extra(package, f"the gate needs {package}", "gate")
         from glidepath.gate.upstream_client import UpstreamClient
 
         self.upstreams = read_upstreams(upstream)
@@ -155,7 +155,7 @@ def make_doorkeeper(
         name, _, tenant = name.partition("@")
         known[secret] = Visitor(name or word, word, tenant or None)
     return Doorkeeper(
-        tokens=known, hosts=allowed_hosts(hosts), is_private=lambda _: True, keys=keys, origins=origins, mark=""
+        tokens=known, hosts=parse_hosts(hosts), is_private=lambda _: True, keys=keys, origins=origins, mark=""
     )
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from glidepath._wire import replace
 from glidepath.errors import ConfigurationError
 from glidepath.gate.tree import GateLimits
-from glidepath.sessions.answer import called, heard
+from glidepath.sessions.answer import await_store, call_store
 
 if TYPE_CHECKING:
     from glidepath.gate.foreign_run import ForeignRun
@@ -54,7 +54,7 @@ async def stop_now(keeper: SessionKeeper, run: ForeignRun, reason: str) -> None:
     """Stop a run and write its end. The store says so, too: another gate does not continue with it."""
     stop_run(run, reason)
     if keeper.store is not None:
-        await heard(called(keeper.store.flag, run.name, reason))
+        await await_store(call_store(keeper.store.flag, run.name, reason))
         run.session.record.is_flagged = run.parent is None
     family = (run, *run.descendants())
     until = asyncio.get_running_loop().time() + PATIENCE
@@ -71,7 +71,7 @@ async def release_run(keeper: SessionKeeper, run: ForeignRun) -> None:
         run.agent.landed = run.agent.landing = None
     run.stopped = None
     if keeper.store is not None:
-        await heard(called(keeper.store.flag, run.name, None))
+        await await_store(call_store(keeper.store.flag, run.name, None))
 
 
 async def look_at_flag(store: Any, session: ForeignSession) -> None:
@@ -82,7 +82,7 @@ async def look_at_flag(store: Any, session: ForeignSession) -> None:
     try:
         entry, _ = await store.load(root.name, since=_ONLY_ENTRY)
     except TypeError:  # a store that has no part to offer
-        entry, _ = await heard(called(store.load, root.name))
+        entry, _ = await await_store(call_store(store.load, root.name))
     if entry.flag is None:
         session.stopped, session.record.is_flagged = None, False
 

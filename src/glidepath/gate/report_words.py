@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from glidepath.plurals import how_many
+from glidepath.plurals import pluralize
 
 
 def describe_report(report: Mapping[str, Any], name: str) -> str:
@@ -21,7 +21,7 @@ def describe_report(report: Mapping[str, Any], name: str) -> str:
     ]
     agents = [one for one in report.get("agents", ()) if one.get("calls")]
     if len(agents) > 1:
-        parts.append(how_many(len(agents), "agent"))
+        parts.append(pluralize(len(agents), "agent"))
     used = ", ".join([part for part in parts if part])
     if report.get("estimated"):
         used += " (partly estimated: an upstream did not report what it used)"

@@ -18,7 +18,7 @@ from glidepath.gate.report_words import describe_report
 from glidepath.gate.run_plan import make_aims
 from glidepath.gate.threaded import GateThread
 from glidepath.gate.upstreams import Upstream
-from glidepath.plurals import how_many
+from glidepath.plurals import pluralize
 
 if TYPE_CHECKING:
     from glidepath.agent import Limits
@@ -77,7 +77,7 @@ def run_command(
         report = gate.report()
         words = describe_report(report, made.name)
         if errors:
-            words += f"\nglidepath gate: {how_many(len(errors), 'error')} in the gate itself; the first:\n{errors[0]}"
+            words += f"\nglidepath gate: {pluralize(len(errors), 'error')} in the gate itself; the first:\n{errors[0]}"
         return GateFlight(code=code, report=report, words=words)
 
 

@@ -15,7 +15,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from glidepath._wire import Record, field, replace
-from glidepath.errors import StoreError, told
+from glidepath.errors import StoreError, describe_error
 from glidepath.gate.attribution import headers_of, session_named
 from glidepath.gate.foreign_endings import LEFT, conclude
 from glidepath.gate.foreign_events import ForeignVoice, Observer
@@ -31,7 +31,7 @@ from glidepath.gate.starting_calls import program_of, starting_call
 from glidepath.messages import UserMessage
 from glidepath.outcome import TextOrigin
 from glidepath.serve.owners import Owners
-from glidepath.sessions.answer import heard
+from glidepath.sessions.answer import await_store
 from glidepath.sessions.archive import read_journal
 from glidepath.sessions.fold import Child
 from glidepath.sessions.journal_writer import Items, claim_session
@@ -383,7 +383,7 @@ class SessionKeeper:
                 store, lease, foreign, sequence=0 if foreign.position is None else foreign.position[2]
             )
         try:
-            journal = await heard(read_journal(store, foreign.name))
+            journal = await await_store(read_journal(store, foreign.name))
         except BaseException:
             await store.release(lease)
             raise
@@ -418,7 +418,7 @@ class SessionKeeper:
                     try:
                         await self.end_run(foreign)
                     except Exception as error:
-                        _log.error("run %s could not be ended: %s", foreign.run_id, told(error))
+                        _log.error("run %s could not be ended: %s", foreign.run_id, describe_error(error))
 
     def _is_over(self, foreign: ForeignRun) -> bool:
         if foreign.passages or any(one.is_open for one in foreign.children):

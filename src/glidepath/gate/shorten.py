@@ -32,7 +32,7 @@ def shorten_results(body: dict[str, Any], excess: int) -> dict[str, Any] | None:
         gone = min(spare, excess + 60)
         keep = (len(text) - gone) // 2
         mark = f"\n[... {gone:,} characters left out to fit the budget ...]\n"
-        body = _replaced(body, path, text[:keep] + mark + text[len(text) - keep :])
+        body = _replace_at(body, path, text[:keep] + mark + text[len(text) - keep :])
         excess -= gone - len(mark)
     return body if excess <= 0 else None
 
@@ -53,9 +53,9 @@ def _result_texts(node: Any, path: tuple[Any, ...], *, inside: bool = False) -> 
                     yield (*path, name), value
 
 
-def _replaced(node: Any, path: tuple[Any, ...], value: str) -> Any:
+def _replace_at(node: Any, path: tuple[Any, ...], value: str) -> Any:
     if not path:
         return value
     copy = node.copy()
-    copy[path[0]] = _replaced(node[path[0]], path[1:], value)
+    copy[path[0]] = _replace_at(node[path[0]], path[1:], value)
     return copy

@@ -14,7 +14,7 @@ from glidepath.gate.known_agents import UNKNOWN, KnownAgent
 from glidepath.guards.repetition import RepetitionGuard
 from glidepath.ledger import Amount, Caps, Meter, Price
 from glidepath.messages import Usage
-from glidepath.plurals import how_many
+from glidepath.plurals import pluralize
 
 WINDOW = 200_000
 """Tokens of input that a provider holds and nobody has counted."""
@@ -177,7 +177,7 @@ class ForeignSession:
         refusal = None if parent is None else agent.meter.adopt()
         if refusal is not None:
             what = "sub-agent" if refusal.resource == "descendants" else "level of sub-agents"
-            agent.landed = f"this run may have {how_many(refusal.limit, what)}"
+            agent.landed = f"this run may have {pluralize(refusal.limit, what)}"
         self.agents[identity] = agent
         return agent
 
@@ -186,7 +186,7 @@ class ForeignSession:
         top = [agent for agent in self.agents.values() if agent.parent is None]
         return next((agent for agent in top if agent.has_tools), top[0] if top else None)
 
-    def held_tokens(self, name: str) -> int:
+    def count_held_tokens(self, name: str) -> int:
         """Input that only the provider sees, by its id: as long as the call that made it, else a whole window."""
         return self._held.get(name.partition(":")[2], WINDOW)
 

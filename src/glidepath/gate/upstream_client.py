@@ -48,7 +48,7 @@ class UpstreamReply:
     def headers(self) -> list[tuple[bytes, bytes]]:
         """Its headers unchanged, names in lower case, without those that are about the connection only."""
         raw = [(name.lower(), value) for name, value in self._response.raw_headers]
-        dropped = named_by_connection(raw)
+        dropped = list_connection_headers(raw)
         return [pair for pair in raw if pair[0] not in HOP_BY_HOP and pair[0] not in dropped]
 
     def header(self, name: str) -> str | None:
@@ -91,7 +91,7 @@ class UpstreamClient:
         query = way.pass_query(query)
         address = upstream.address(path) + (f"?{query.decode('ascii', 'replace')}" if query else "")
         try:
-            response = await self._opened().request(
+            response = await self._open_session().request(
                 method,
                 URL(address, encoded=True),
                 data=body or None,
@@ -112,7 +112,7 @@ class UpstreamClient:
             )
         return UpstreamReply(response, upstream)
 
-    def _opened(self) -> aiohttp.ClientSession:
+    def _open_session(self) -> aiohttp.ClientSession:
         if self._session is None:
             self._session = aiohttp.ClientSession(
                 connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=_KEEP_ALIVE),
@@ -146,7 +146,7 @@ class _Way:
     def pass_headers(self, headers: Headers) -> list[tuple[str, str]]:
         """What goes to the upstream: all headers that are not about this connection, and the right credentials."""
         swaps = self.upstream.mode == "swap"
-        dropped = named_by_connection(headers)
+        dropped = list_connection_headers(headers)
         passed = [
             (name.decode("ascii"), value.decode())
             for name, value in headers
@@ -170,7 +170,7 @@ class _Way:
         return strip_query(query, b"key") if self.upstream.mode == "swap" and b"key=" in query else query
 
 
-def named_by_connection(headers: Headers) -> Sequence[bytes]:
+def list_connection_headers(headers: Headers) -> Sequence[bytes]:
     """The headers that a Connection header declares to be about the connection."""
     found = [value for name, value in headers if name == b"connection"]
     return [word.strip().lower() for value in found for word in value.split(b",")] if found else ()

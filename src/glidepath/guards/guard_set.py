@@ -8,7 +8,7 @@ from glidepath.guards.guardrails_config import GuardrailsConfig
 from glidepath.guards.repetition import RepetitionGuard
 from glidepath.guards.stops import STOP_GUARDS
 from glidepath.guards.streaks import ErrorStreakGuard, ReadOnlyGuard
-from glidepath.guards.withdrawing import kept
+from glidepath.guards.withdrawing import restore_state
 from glidepath.spi import CallGuard, StopGuard
 from glidepath.texts import Texts
 
@@ -41,20 +41,20 @@ class GuardSet:
     def for_calls(self, metadata: dict[str, Any], *, resumed: bool = False) -> tuple[CallGuard, ...]:
         """The guards of a run's steps."""
         fresh = resumed or "guardrails" not in metadata
-        home = kept(metadata, "guardrails", {})
+        home = restore_state(metadata, "guardrails", {})
         wanted = [(kind, limit) for name, kind in _CALL_GUARDS.items() if (limit := getattr(self._config, name))]
-        states = [kept(home, kind.name, {}) for kind, _ in wanted]
+        states = [restore_state(home, kind.name, {}) for kind, _ in wanted]
         made = [kind(limit, state, self._texts) for (kind, limit), state in zip(wanted, states, strict=True)]
         return self._with_own(made, home, fresh=fresh, ends=False)
 
     def for_ends(self, metadata: dict[str, Any], *, resumed: bool = False) -> tuple[StopGuard, ...]:
         """The guards of a run's end, made when an end looks bad."""
-        home = kept(metadata, "guardrails", {})
+        home = restore_state(metadata, "guardrails", {})
         made: list[Any] = []
         for kind in STOP_GUARDS:
             times = getattr(self._config, kind.setting) or 0
             if times or kind.always:
-                made.append(kind(times, kept(home, kind.name, {}), self._texts))
+                made.append(kind(times, restore_state(home, kind.name, {}), self._texts))
         return self._with_own(made, home, fresh=resumed, ends=True)
 
     def for_every_end(self, metadata: dict[str, Any], *, resumed: bool = False) -> tuple[StopGuard, ...] | None:

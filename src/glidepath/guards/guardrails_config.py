@@ -3,7 +3,7 @@
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
-from glidepath.errors import ConfigurationError, close_to, shown
+from glidepath.errors import ConfigurationError, close_to, short_repr
 from glidepath.setting import HIGHER, LOWER, LOWER_NOT_ZERO, DeclaredSettings, check_fields, setting
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ class GuardrailsConfig(DeclaredSettings, frozen=True, kw_only=True):
         if not share.is_finite() or not 0 <= share < 1:
             wanted = "a number from 0 to below 1 such as '0.1'"
             raise ConfigurationError(
-                f"GuardrailsConfig.reserve_cost_fraction must be {wanted}, not {shown(fraction, 80)}"
+                f"GuardrailsConfig.reserve_cost_fraction must be {wanted}, not {short_repr(fraction, 80)}"
             )
 
     @classmethod

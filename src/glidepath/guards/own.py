@@ -7,8 +7,8 @@ from functools import partial
 from inspect import iscoroutinefunction
 from typing import Any, TypeAlias, TypeVar
 
-from glidepath.errors import ConfigurationError, shown, told
-from glidepath.guards.withdrawing import kept
+from glidepath.errors import ConfigurationError, describe_error, short_repr
+from glidepath.guards.withdrawing import restore_state
 from glidepath.spi import GuardVerdict, Recovery, Stop
 
 A = TypeVar("A", GuardVerdict, Recovery)
@@ -38,21 +38,21 @@ class OwnCallGuard:
 
 
 def _verdict(hook: str, ask: Callable[..., object], *shown_to_it: object) -> GuardVerdict | None:
-    verdict = _checked(hook, ask(*shown_to_it), GuardVerdict)
+    verdict = _check_answer(hook, ask(*shown_to_it), GuardVerdict)
     if verdict is not None and verdict.action not in _ACTIONS:
         raise ValueError(f"{hook} returned the action {verdict.action!r:.80}; use one of {', '.join(_ACTIONS)}")
     return verdict
 
 
-def _checked(hook: str, answer: object, kind: type[A]) -> A | None:
+def _check_answer(hook: str, answer: object, kind: type[A]) -> A | None:
     """A guard's answer; raises TypeError if that, or a part of it, cannot be used."""
     if answer is None:
         return None
     if not isinstance(answer, kind):
-        raise TypeError(f"{hook} must return a {kind.__name__} or None, not {shown(answer, 80)}")
+        raise TypeError(f"{hook} must return a {kind.__name__} or None, not {short_repr(answer, 80)}")
     for name, wanted in _PARTS[kind].items():
         if not isinstance(part := getattr(answer, name), wanted):
-            raise TypeError(f"{hook} returned a {kind.__name__} whose {name} is {shown(part, 80)}")
+            raise TypeError(f"{hook} returned a {kind.__name__} whose {name} is {short_repr(part, 80)}")
     return answer
 
 
@@ -75,7 +75,7 @@ class OwnStopGuard:
         """The guard's answer."""
         if self._broken is not None:
             raise self._broken
-        return _checked("recover", self._guard.recover(stop), Recovery)
+        return _check_answer("recover", self._guard.recover(stop), Recovery)
 
     def reset(self) -> None:
         """Progress was made. What goes wrong here counts at the end, when the guard is asked."""
@@ -93,7 +93,7 @@ def check_guard(guard: object) -> None:
     if isinstance(guard, type) or not (OwnCallGuard.fits(guard) or OwnStopGuard.fits(guard)):
         raise ConfigurationError(
             f"guards must be objects with before and after (CallGuard), or recover() and reset() (StopGuard), "
-            f"not {shown(guard, 100)}"
+            f"not {short_repr(guard, 100)}"
         )
     for hook in ("before", "after", "recover", "reset"):
         if iscoroutinefunction(getattr(guard, hook, None)):
@@ -124,11 +124,11 @@ def _for_run(guard: Any, home: dict[str, Any], key: str, kind: Kind) -> Any:
     if make is None:
         return guard
     try:
-        made = make(kept(home, key, {}))
+        made = make(restore_state(home, key, {}))
     except Exception as error:
-        raise ConfigurationError(f"for_run of guard {guard.name!r} failed: {told(error)}") from error
+        raise ConfigurationError(f"for_run of guard {guard.name!r} failed: {describe_error(error)}") from error
     if not kind.fits(made):
         raise ConfigurationError(
-            f"for_run of guard {guard.name!r} must return a guard with {kind.parts}, not {shown(made, 100)}"
+            f"for_run of guard {guard.name!r} must return a guard with {kind.parts}, not {short_repr(made, 100)}"
         )
     return made

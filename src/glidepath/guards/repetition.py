@@ -12,9 +12,9 @@ from collections.abc import Iterable
 from typing import Any
 
 from glidepath import _wire
-from glidepath.guards.withdrawing import SHORT, counted, digest, kept, names, short, take_away
+from glidepath.guards.withdrawing import SHORT, digest, names, repeatable_calls, restore_state, short, take_away
 from glidepath.messages import ToolCall, ToolResultMessage, stored_arguments
-from glidepath.plurals import how_many
+from glidepath.plurals import pluralize
 from glidepath.spi import GuardVerdict, Step
 from glidepath.texts import Texts
 
@@ -152,7 +152,7 @@ class RepetitionGuard:
                 tools = frozenset([name for lap in self._tools[-period:] for name in _read_names(lap)])
                 self._pairs = self._parts[-period]
                 self._note(step, self._results[-period])  # kept back, but asked for: the next one lands
-                reason = f"the same calls were repeated {how_many(limit, 'time')} without a new result"
+                reason = f"the same calls were repeated {pluralize(limit, 'time')} without a new result"
                 return take_away(step, tools, reason, self.name, self._texts, period)
         return None
 
@@ -184,7 +184,7 @@ class RepetitionGuard:
             self._counted, self._tool_names = calls, calls[0].name
             self._signature = call_signature(calls[0])
             return
-        self._counted = found = counted(step)
+        self._counted = found = repeatable_calls(step)
         self._tool_names = _write_names({call.name for call in found if call.name in tools})
         signatures = sorted([call_signature(call) for call in found])
         self._signature = signatures[0] if len(found) == 1 else short("\n".join(signatures))
@@ -278,11 +278,11 @@ class RepetitionGuard:
         for at in range(len(calls) - 1, start - 1, -1):
             if calls[at] == self._signature and past[at] != outcome:
                 return at
-            if not failed and self._changed_something(step, at):
+            if not failed and self._has_changed_something(step, at):
                 return at
         return start
 
-    def _changed_something(self, step: Step, at: int) -> bool:
+    def _has_changed_something(self, step: Step, at: int) -> bool:
         calls, past, tools = self._calls, self._results, self._tools
         acted, answer = _read_names(tools[at]), past[at]
         if not acted or len(answer) > _BRIEF or answer.startswith("!"):
@@ -355,7 +355,7 @@ class RepetitionGuard:
         what = "was repeated without a new result" if text == "repetition" else "gave the same answer"
         return GuardVerdict(
             action="nudge",
-            reason=f"{names(tools)} {what} {how_many(times, 'time')}",
+            reason=f"{names(tools)} {what} {pluralize(times, 'time')}",
             tools=tools,
             notice=self._texts.fill(text, tools=names(tools), times=times),
             notice_reason=self.name,
@@ -388,7 +388,7 @@ def _fill_in(state: dict[str, Any], width: int) -> None:
         state.update({key: [] for key in _LISTS})
         return
     for key in _LISTS:
-        kept(state, key, [])
+        restore_state(state, key, [])
     told = state.get("told", _NOTHING_TOLD)
     steps = len(state["calls"])
     whole = type(told) is list and all(len(state[key]) == steps <= width for key in _LISTS)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from glidepath.guards.withdrawing import counted, kept, short, take_away
+from glidepath.guards.withdrawing import repeatable_calls, restore_state, short, take_away
 from glidepath.messages import ToolResultMessage
 from glidepath.outcome import ResultKind
-from glidepath.plurals import how_many
+from glidepath.plurals import pluralize
 from glidepath.spi import GuardVerdict, Step
 from glidepath.texts import Texts
 
@@ -39,7 +39,7 @@ class ErrorStreakGuard:
         self.streaks: dict[str, list[Any]] = _NO_STREAKS  # tool: text, times, kind; made when something fails
         self._row: list[int] = _NO_ROW  # steps of errors only, nudges in them
         if state:
-            self.streaks, self._row = kept(state, "streaks", {}), kept(state, "row", [0, 0])
+            self.streaks, self._row = restore_state(state, "streaks", {}), restore_state(state, "row", [0, 0])
             if len(self._row) != 2 or any(len(streak) != 3 for streak in self.streaks.values()):  # noqa: PLR2004
                 self.new_run()  # an imported journal may say anything
 
@@ -89,7 +89,7 @@ class ErrorStreakGuard:
             reason = self._story(nudged)
             notice = self._texts.fill("error_streak", reason=reason)
         elif self._row[0] == self._limit and not self._row[1]:
-            reason = f"{how_many(self._limit, 'step')} in a row produced only errors"
+            reason = f"{pluralize(self._limit, 'step')} in a row produced only errors"
             notice = self._texts.fill("only_errors", times=self._limit)
         else:
             return None
@@ -98,7 +98,7 @@ class ErrorStreakGuard:
 
     def _story(self, counts: dict[str, int]) -> str:
         return "; ".join(
-            f"{tool or 'a tool that does not exist'} failed {how_many(count, 'time')} in a row "
+            f"{tool or 'a tool that does not exist'} failed {pluralize(count, 'time')} in a row "
             f"with {self.streaks[tool][2]}"
             for tool, count in counts.items()
         )
@@ -127,7 +127,7 @@ class ReadOnlyGuard:
         self._limit = limit
         self._state = state
         self._texts = texts or Texts()
-        kept(state, "steps", 0)
+        restore_state(state, "steps", 0)
 
     def new_run(self) -> None:
         """Forget what an earlier run did."""
@@ -135,7 +135,7 @@ class ReadOnlyGuard:
 
     def after(self, step: Step, results: tuple[ToolResultMessage, ...]) -> GuardVerdict | None:  # noqa: ARG002
         """Count steps made only of read-only tools; polling is not looked at."""
-        tools = [step.tools.get(call.name) for call in counted(step)]
+        tools = [step.tools.get(call.name) for call in repeatable_calls(step)]
         if not tools:
             return None
         if not all(tool is not None and tool.read_only for tool in tools):
@@ -145,5 +145,5 @@ class ReadOnlyGuard:
         if self._state["steps"] != self._limit or step.wound_down:
             return None
         notice = self._texts.fill("read_only", steps=self._limit)
-        reason = f"{how_many(self._limit, 'step')} of read-only tools"
+        reason = f"{pluralize(self._limit, 'step')} of read-only tools"
         return GuardVerdict(action="nudge", reason=reason, notice=notice, notice_reason="read_only")

@@ -31,7 +31,7 @@ def short(text: str) -> str:
     return digest(text.encode("utf-8", "surrogatepass"))
 
 
-def counted(step: Step) -> tuple[ToolCall, ...]:
+def repeatable_calls(step: Step) -> tuple[ToolCall, ...]:
     """The calls whose repetition means something: polling tools are meant to be repeated."""
     tools = step.tools
     return tuple([call for call in step.calls if (tool := tools.get(call.name)) is None or not tool.polling])
@@ -42,7 +42,7 @@ def names(tools: Iterable[str]) -> str:
     return ", ".join(sorted(tools)) or "a tool that does not exist"
 
 
-def kept(state: dict[str, Any], key: str, fresh: object) -> Any:
+def restore_state(state: dict[str, Any], key: str, fresh: object) -> Any:
     """What an earlier process kept under this key; `fresh` when it kept nothing, or nothing of this shape."""
     value = state.get(key)
     if type(value) is not type(fresh):

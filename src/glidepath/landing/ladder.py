@@ -10,11 +10,11 @@ from glidepath.ask import ask
 from glidepath.errors import ModelError
 from glidepath.events import LandingStarted
 from glidepath.execute import answer_open_calls
-from glidepath.judge import witness
+from glidepath.judge import record_verdict
 from glidepath.landing.reserve import book_landing, is_within_limits
 from glidepath.messages import ToolResultMessage, visible
 from glidepath.outcome import AgentState, LoopOutcome, ResultKind
-from glidepath.plurals import how_many
+from glidepath.plurals import pluralize
 from glidepath.run import Ending, Signal, Touchdown, Verdict
 from glidepath.tools.output import OutputError
 
@@ -30,8 +30,8 @@ async def land(run: Run, verdict: Verdict) -> Ending:
     if run.watch.interrupt is not None:
         verdict = await _give_way(run, verdict)
     # Every call gets its result before the landing call: a transcript with open calls is refused by providers.
-    witness(run, verdict)
-    answer_open_calls(run, ResultKind.CANCELLED, not_executed(run, verdict.cause.reason))
+    record_verdict(run, verdict)
+    answer_open_calls(run, ResultKind.CANCELLED, explain_not_executed(run, verdict.cause.reason))
     run.close_turn()
     before: Any = None if run.terms.resumed is None else run.terms.resumed.snapshot
     still = before is not None and before.state in (verdict.state, AgentState.COMPLETED)
@@ -49,10 +49,10 @@ async def land(run: Run, verdict: Verdict) -> Ending:
             if _overrules(run, touchdown.verdict):
                 verdict = touchdown.verdict
             if verdict is touchdown.verdict or run.past_deadline():  # not only out of the time for the landing
-                witness(run, touchdown.verdict)
+                record_verdict(run, touchdown.verdict)
         if answered:
             with suppress(OutputError):  # an answer in another format does not count; its text is kept
-                output = None if run.plan.output is None else fitted(run)
+                output = None if run.plan.output is None else fit_output(run)
                 wrapped = LoopOutcome.WRAPPED_UP
                 return Ending(
                     state=verdict.state, outcome=wrapped, cause=verdict.cause, text=run.answer.text, output=output
@@ -67,7 +67,7 @@ def _as_before(run: Run, before: Any) -> Ending:
     outcome, partial, output = before.outcome, before.partial, None
     if run.plan.output is not None and outcome is LoopOutcome.WRAPPED_UP:
         try:
-            output = fitted(run)
+            output = fit_output(run)
         except OutputError:
             outcome, partial = LoopOutcome.CUT_OFF, True
     text = run.answer.text or summary(run)
@@ -80,7 +80,7 @@ async def _give_way(run: Run, verdict: Verdict) -> Verdict:
     interrupt: Any = run.watch.interrupt
     if not verdict.gentle or interrupt.signal is Signal.WINDOW:
         return verdict
-    now = run.interrupted().verdict
+    now = run.make_interrupt().verdict
     return now if _overrules(run, now) else replace(verdict, gentle=False)
 
 
@@ -108,7 +108,7 @@ async def _landing_call(run: Run, verdict: Verdict) -> bool:
     run.turn.take_landing(reply.message)
     run.spend.mark(run.watch.time(), run.meter)
     run.add(reply.message)
-    answer_open_calls(run, ResultKind.WITHDRAWN, not_executed(run, "no more tools can be called"))
+    answer_open_calls(run, ResultKind.WITHDRAWN, explain_not_executed(run, "no more tools can be called"))
     answered = visible(reply.text) and not reply.truncated and not reply.calls  # a tool call is not an answer
     if not reply.truncated or len(reply.text) > len(run.answer.text):
         run.answer.keep_text(reply.text)
@@ -131,7 +131,7 @@ def _may_call(run: Run) -> bool:
 # --- what to tell without another call ---------------------------------------------------------------------------
 
 
-def fitted(run: Run) -> Any:
+def fit_output(run: Run) -> Any:
     """The answer as the type that was asked for: the result of the tool that ended the run, or the text."""
     output: Any = run.plan.output
     if run.turn.results:
@@ -140,15 +140,15 @@ def fitted(run: Run) -> Any:
     return output.read(run.answer.text)
 
 
-def not_executed(run: Run, reason: str) -> str:
+def explain_not_executed(run: Run, reason: str) -> str:
     """What a call is answered that does not run."""
     return run.plan.config.texts.fill("not_executed", reason=reason)
 
 
 def summary(run: Run) -> str:
     """What ran and what it last returned, told without a model."""
-    turns = how_many(run.turn.iterations, "model turn")
-    calls = how_many(run.turn.tool_calls, "tool call")
+    turns = pluralize(run.turn.iterations, "model turn")
+    calls = pluralize(run.turn.tool_calls, "tool call")
     lines = [f"{NO_ANSWER} The run made {turns} and {calls}."]
     last = [message for message in run.transcript.messages[-8:] if type(message) is ToolResultMessage][-3:]
     for message in last:

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from glidepath._wire import replace
 from glidepath.context.groups import Selection, has_calls, marker, marker_size, select, view
-from glidepath.context.measure import Estimate, char_estimate, guarded, message_size
-from glidepath.context.trimming import told_by, trim_message, trim_text, with_text
+from glidepath.context.measure import Estimate, char_estimate, guard_estimate, message_size
+from glidepath.context.trimming import text_with_placeholders, trim_message, trim_text, with_text
 from glidepath.messages import Message, ToolResultMessage, UserMessage, origins_of
 from glidepath.spi import Shaped
 
@@ -31,7 +31,7 @@ def landing_view(
     when nothing of it fits, it is left out. Only here is a task longer than the budget trimmed. The view is over the
     budget only when that cannot even hold a few words of every pinned message.
     """
-    estimate = guarded(estimate)
+    estimate = guard_estimate(estimate)
     mark = marker_size(estimate)
     chosen = select(messages, sizes, budget, pinned, mark)
     shaped = view(messages, sizes, budget, chosen, mark)
@@ -132,6 +132,6 @@ def _digest(call: Message, results: Sequence[Message], room: int, estimate: Esti
     lines = ["[The last tool calls, shortened to fit.]", trim_text(call.text, share, estimate)]
     for result in [message for message in results if isinstance(message, ToolResultMessage)]:
         verb = "failed" if result.is_error else "returned"
-        lines.append(f"{result.tool_name} {verb}: {trim_text(told_by(result), share, estimate)}")
+        lines.append(f"{result.tool_name} {verb}: {trim_text(text_with_placeholders(result), share, estimate)}")
     text = trim_text("\n".join([line for line in lines if line]), room, estimate)
     return replace(bare, content=text, origins=origins_of(results))

@@ -28,7 +28,7 @@ def wind_down(run: Run) -> None:
     try:
         soft = _soft_limit(run)
     except KeyboardInterrupt:  # in the function that gives the grace
-        raise run.interrupted_by_hand() from None
+        raise run.make_manual_interrupt() from None
     if soft is not None:
         verdict, single = soft
         if plan.config.landing == "force":
@@ -77,7 +77,7 @@ def _words(run: Run, source: str) -> str:
     default = texts.fill("finish_up") if limit is None else texts.fill("wind_down", limit=limit)
     text, error = run.plan.notice(default)
     if isinstance(error, KeyboardInterrupt):
-        raise run.interrupted_by_hand()
+        raise run.make_manual_interrupt()
     if error is not None:
         report(run, "message_provider", "graceful_turn_limit", error, "default text")
     return text

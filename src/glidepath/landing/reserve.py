@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from glidepath.ask.booking import MARGIN, Booking, amount, booked, least_output, source
+from glidepath.ask.booking import MARGIN, Booking, amount, least_output, make_booking, source
 from glidepath.ask.media import media_in, media_reserve
 from glidepath.ask.pictures import tell_pictures
 from glidepath.ask.view import own_items
@@ -58,7 +58,7 @@ def least_landing(plan: Plan, reserve: Amount) -> Amount:
     return Amount(min(tokens, reserve.tokens), min(money, reserve.money))
 
 
-def what_is_left(reserve: Amount, meter: Meter) -> Amount:
+def cap_reserve(reserve: Amount, meter: Meter) -> Amount:
     """The landing reserve of a run that continues: no more than its own limits leave."""
     caps = meter.caps
     tokens = reserve.tokens if caps.tokens is None else min(reserve.tokens, caps.tokens - meter.tokens)
@@ -168,7 +168,7 @@ def book_landing(run: Run, cap: int | None, failed: ModelError | None) -> tuple[
     output = _whole_view(run, reservation, input_tokens, want)
     if output:
         cap = cap if output == want else max(1, int(output / MARGIN))
-        return booked(run, reservation, input_tokens, output, cap), run.transcript.view
+        return make_booking(run, reservation, input_tokens, output, cap), run.transcript.view
     tokens = room = reservation.tokens if any(node.caps.tokens is not None for node in meter.lineage) else 1 << 40
     price: Any = plan.price
     paid = price is not None and any(node.caps.money is not None for node in meter.lineage)
@@ -198,7 +198,7 @@ def book_landing(run: Run, cap: int | None, failed: ModelError | None) -> tuple[
     if paid:
         output = min(output, (money - input_tokens * price.worst_input) // max(1, price.output))
     output = max(least, output)
-    booking = booked(run, reservation, input_tokens, output, max(1, int(output / MARGIN)))
+    booking = make_booking(run, reservation, input_tokens, output, max(1, int(output / MARGIN)))
     booking.estimate = input_tokens
     booking.bare = bare and bool(plan.specs)
     broke_prefix(run, "the landing was compacted" + (", without the tool definitions" if booking.bare else ""))

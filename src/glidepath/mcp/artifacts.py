@@ -29,7 +29,7 @@ class Artifacts:
     def keep(self, data: bytes, suffix: str, what: str) -> str:
         """Write it to a file and say where it is; the oldest make room when there are too many."""
         try:
-            workspace, below = self._opened()
+            workspace, below = self._open_folder()
             self._count += 1
             path = f"{below}{self._server}-{os.getpid()}-{self._count}.{suffix}"
             with workspace.place(path, make=True) as (folder, name):
@@ -50,7 +50,7 @@ class Artifacts:
         except (OSError, ToolError):
             return  # it is gone already, or somebody has put something else there
 
-    def _opened(self) -> tuple[Workspace, str]:
+    def _open_folder(self) -> tuple[Workspace, str]:
         """The workspace that the artifacts are in, and their folder below it."""
         if self._place is None:
             if self._wanted is None:

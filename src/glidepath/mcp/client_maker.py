@@ -25,7 +25,7 @@ with a library that a hostile schema can keep busy forever."""
 
 def make_client(link: ServerLink, owner: ServerOwner, asked: ServerAsked) -> tuple[Client, Any]:
     """A client that is not connected yet, and its transport."""
-    transport: Any = HttpTransport(link) if link.url is not None else StdioTransport(link, owner.lost)
+    transport: Any = HttpTransport(link) if link.url is not None else StdioTransport(link, owner.mark_lost)
 
     async def answering(context: object, params: types.CreateMessageRequestParams) -> Any:  # noqa: ARG001 - named by the SDK
         return await asked.sample(params)
@@ -33,7 +33,7 @@ def make_client(link: ServerLink, owner: ServerOwner, asked: ServerAsked) -> tup
     async def asking(context: object, params: types.ElicitRequestParams) -> Any:  # noqa: ARG001
         return await asked.elicit(params)
 
-    async def rooted(context: object) -> types.ListRootsResult:  # noqa: ARG001
+    async def list_roots(context: object) -> types.ListRootsResult:  # noqa: ARG001
         return types.ListRootsResult(roots=[types.Root(uri=uri) for uri in link.roots])  # type: ignore[arg-type]
 
     async def hear(message: object) -> None:
@@ -46,7 +46,7 @@ def make_client(link: ServerLink, owner: ServerOwner, asked: ServerAsked) -> tup
         read_timeout_seconds=link.connect_timeout,
         sampling_callback=answering if link.sampling is not None else None,
         elicitation_callback=asking if link.elicitation else None,
-        list_roots_callback=rooted if link.roots else None,
+        list_roots_callback=list_roots if link.roots else None,
         message_handler=hear,
         client_info=types.Implementation(name="glidepath", version=_version()),
         cache=None,

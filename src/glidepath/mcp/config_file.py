@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from glidepath import _wire
-from glidepath.errors import ConfigurationError, shown
+from glidepath.errors import ConfigurationError, short_repr
 from glidepath.mcp.mcp_server import LONGEST_NAME, McpServer, Sampling
 from glidepath.tools.advice import closest
 
@@ -55,7 +55,7 @@ def read_servers(
     `strict`: an unknown key is an error, with the one that was meant. Relative folders are relative to `folder`.
     """
     if not isinstance(servers, Mapping):
-        raise ConfigurationError(f"{where}: servers must be a table of servers by name, not {shown(servers, 80)}")
+        raise ConfigurationError(f"{where}: servers must be a table of servers by name, not {short_repr(servers, 80)}")
     if len(servers) > MOST_SERVERS:
         raise ConfigurationError(f"{where}: more than {MOST_SERVERS} servers")
     made = [
@@ -69,8 +69,8 @@ def _server(
     name: str, said: object, environ: Mapping[str, str], *, where: str, folder: Path, strict: bool
 ) -> McpServer | None:
     if not isinstance(said, Mapping):
-        raise ConfigurationError(f"{where}: expected a table with command or url, not {shown(said, 80)}")
-    given = {str(key): _expanded(value, environ, where) for key, value in said.items()}
+        raise ConfigurationError(f"{where}: expected a table with command or url, not {short_repr(said, 80)}")
+    given = {str(key): _expand_variables(value, environ, where) for key, value in said.items()}
     for key in list(given):
         if key not in _KEYS:
             if strict:
@@ -117,7 +117,7 @@ def _sampling(said: object, where: str) -> Sampling | None:
     if said is False:
         return None
     if not isinstance(said, Mapping):
-        raise ConfigurationError(f"{where}: sampling must be true, false or a table, not {shown(said, 80)}")
+        raise ConfigurationError(f"{where}: sampling must be true, false or a table, not {short_repr(said, 80)}")
     fields = Sampling.__struct_fields__
     for key in said:
         if key not in fields:
@@ -128,7 +128,7 @@ def _sampling(said: object, where: str) -> Sampling | None:
     return Sampling(**given)
 
 
-def _expanded(value: object, environ: Mapping[str, str], where: str) -> Any:
+def _expand_variables(value: object, environ: Mapping[str, str], where: str) -> Any:
     if isinstance(value, str):
 
         def put(found: re.Match[str]) -> str:
@@ -143,7 +143,7 @@ def _expanded(value: object, environ: Mapping[str, str], where: str) -> Any:
 
         return _VARIABLE.sub(put, value)
     if isinstance(value, Mapping):
-        return {str(key): _expanded(item, environ, where) for key, item in value.items()}
+        return {str(key): _expand_variables(item, environ, where) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [_expanded(item, environ, where) for item in value]
+        return [_expand_variables(item, environ, where) for item in value]
     return float(value) if isinstance(value, Decimal) else value  # of a TOML file

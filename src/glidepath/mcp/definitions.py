@@ -14,7 +14,7 @@ from glidepath.mcp.schema_faults import schema_fault
 if TYPE_CHECKING:
     from mcp.types import Tool as Definition
 
-__all__ = ["clean_text", "digest_of", "offered_name", "offered_schema", "plain_definition"]
+__all__ = ["clean_text", "digest_of", "make_legal_name", "make_legal_schema", "plain_definition"]
 
 LONGEST_DESCRIPTION = 2_000
 LONGEST_NOTE = 500  # characters of a description inside a schema
@@ -63,37 +63,37 @@ def digest_of(definition: Mapping[str, Any]) -> str:
 
 
 def _canonical(data: object) -> bytes:
-    return _wire.encode(_sorted(data))
+    return _wire.encode(_sort_keys(data))
 
 
-def _sorted(data: object) -> Any:
+def _sort_keys(data: object) -> Any:
     if isinstance(data, Mapping):
-        return {str(key): _sorted(data[key]) for key in sorted(data, key=str)}
-    return [_sorted(item) for item in data] if isinstance(data, (list, tuple)) else data
+        return {str(key): _sort_keys(data[key]) for key in sorted(data, key=str)}
+    return [_sort_keys(item) for item in data] if isinstance(data, (list, tuple)) else data
 
 
-def offered_name(name: str) -> str:
+def make_legal_name(name: str) -> str:
     """A name that we and providers can use; the server still gets its own."""
     return _ILLEGAL.sub("_", name)[:128] or "_"
 
 
-def offered_schema(schema: object) -> tuple[dict[str, Any], str | None]:
+def make_legal_schema(schema: object) -> tuple[dict[str, Any], str | None]:
     """The schema for the model, and what makes it unusable, if anything does."""
     try:
-        shown = _checked(schema)
+        shown = _check_schema(schema)
     except _Unusable as error:
         return {}, str(error)
     for _ in range(DEEPEST_SCHEMA):
         if not isinstance(reference := shown.pop("$ref", None), str):
             break
-        shown = {**_followed(shown, reference), **shown}
+        shown = {**_follow_reference(shown, reference), **shown}
     shown["type"] = "object"
     for word in _COMBINATORS:  # no vendor accepts them at the top level; arguments are still checked against them
         shown.pop(word, None)
     return shown, _unusable_names(shown)
 
 
-def _checked(schema: object) -> dict[str, Any]:
+def _check_schema(schema: object) -> dict[str, Any]:
     """The schema without what providers refuse; raises `_Unusable`."""
     if not isinstance(schema, Mapping):
         raise _Unusable(f"its input schema must be an object, not {type(schema).__name__}")
@@ -103,7 +103,7 @@ def _checked(schema: object) -> dict[str, Any]:
         raise _Unusable(f"its input schema cannot be written as JSON ({error})") from None
     if size > LARGEST_SCHEMA:
         raise _Unusable(f"its input schema is larger than {LARGEST_SCHEMA} bytes")
-    shown: dict[str, Any] = _offered(schema, 0)
+    shown: dict[str, Any] = _copy_accepted_parts(schema, 0)
     if shown.get("type", "object") != "object":
         raise _Unusable(f"its input schema must have type 'object', not {shown['type']!r}")
     if wrong := schema_fault(shown):
@@ -119,7 +119,7 @@ def _unusable_names(shown: Mapping[str, Any]) -> str | None:
     return None
 
 
-def _followed(schema: Mapping[str, Any], reference: str) -> dict[str, Any]:
+def _follow_reference(schema: Mapping[str, Any], reference: str) -> dict[str, Any]:
     node: Any = schema
     for part in reference.removeprefix("#").split("/")[1:]:
         node = node.get(part) if isinstance(node, Mapping) else None
@@ -130,16 +130,16 @@ class _Unusable(Exception):  # noqa: N818 - never leaves this module
     """No model can be given this schema."""
 
 
-def _offered(node: object, depth: int, *, names: bool = False) -> Any:
+def _copy_accepted_parts(node: object, depth: int, *, names: bool = False) -> Any:
     """A copy without what providers refuse. `names`: the keys are names of properties, not words of a schema."""
     if depth > DEEPEST_SCHEMA:
         raise _Unusable(f"its input schema is nested more than {DEEPEST_SCHEMA} levels deep")
     if isinstance(node, list):
-        return [_offered(item, depth + 1) for item in node]
+        return [_copy_accepted_parts(item, depth + 1) for item in node]
     if not isinstance(node, Mapping):
         return node
     if names:
-        return {str(key): _offered(value, depth + 1) for key, value in node.items()}
+        return {str(key): _copy_accepted_parts(value, depth + 1) for key, value in node.items()}
     shown: dict[str, Any] = {}
     for key, value in node.items():
         if key in _DROPPED or key.startswith("x-"):
@@ -152,5 +152,5 @@ def _offered(node: object, depth: int, *, names: bool = False) -> Any:
             shown[key] = clean_text(value, LONGEST_NOTE)
         else:
             named = key in ("properties", "$defs", "definitions", "patternProperties", "dependentSchemas")
-            shown[key] = _offered(value, depth + 1, names=named)
+            shown[key] = _copy_accepted_parts(value, depth + 1, names=named)
     return shown

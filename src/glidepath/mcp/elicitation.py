@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from glidepath import _wire
 from glidepath._wire import Value
-from glidepath.mcp.definitions import clean_text, offered_schema
+from glidepath.mcp.definitions import clean_text, make_legal_schema
 
 if TYPE_CHECKING:
     from mcp.types import ElicitResult
@@ -56,7 +56,7 @@ def question_of(params: Any) -> Question | str:
     asked = "its message" if _asks(message) and _takes_text(params.requested_schema) else None
     if (field := asks_for_secret(params.requested_schema) or asked) is not None:
         return f"its form asks for a secret ({field}); a server must use URL mode for that"
-    form, wrong = offered_schema(params.requested_schema)
+    form, wrong = make_legal_schema(params.requested_schema)
     if wrong is not None:
         return f"its form cannot be shown: {wrong}"
     if len(form.get("properties", {})) > MOST_FIELDS:
@@ -85,13 +85,13 @@ def asks_for_secret(schema: Mapping[str, Any]) -> str | None:
 def _search(text: str) -> re.Match[str] | None:
     """Where a text names a secret, in whatever letters it is written, or however far they stand apart."""
     plain = unicodedata.normalize("NFKC", text)
-    for one in (plain, plain.translate(_ALIKE), _SPACED.sub(_closed_up, plain.translate(_ALIKE))):
+    for one in (plain, plain.translate(_ALIKE), _SPACED.sub(_join_spelled_word, plain.translate(_ALIKE))):
         if (found := _SECRET.search(one)) is not None:
             return found
     return None
 
 
-def _closed_up(found: re.Match[str]) -> str:
+def _join_spelled_word(found: re.Match[str]) -> str:
     return "".join(sign for sign in found[0] if sign.isalnum())
 
 
@@ -111,7 +111,7 @@ def _asks(description: str) -> bool:
     return found is not None and _WARNING.search(description[: found.start()]) is None
 
 
-def combined(server: str, tool: str, questions: Mapping[str, Question]) -> tuple[str, dict[str, Any]]:
+def combine_questions(server: str, tool: str, questions: Mapping[str, Question]) -> tuple[str, dict[str, Any]]:
     """The words and the form of one or several questions: one form, or one object for each question."""
     said = [
         f"{question.message} (open {question.url}, then approve)" if question.url else question.message

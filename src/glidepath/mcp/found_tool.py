@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from glidepath._wire import Record
-from glidepath.mcp.definitions import clean_text, digest_of, offered_name, offered_schema, plain_definition
+from glidepath.mcp.definitions import clean_text, digest_of, make_legal_name, make_legal_schema, plain_definition
 from glidepath.mcp.schema_check import ServerBinder
 from glidepath.tools import Tool, ToolContext, ToolResult
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from mcp.types import Tool as Definition
 
     from glidepath.mcp.server_owner import Listing
-    from glidepath.mcp.supply import McpSupply
+    from glidepath.mcp.supply import McpToolSource
 
 
 class Found(Record, eq=False):
@@ -27,23 +27,23 @@ class Found(Record, eq=False):
     """Why it may not be called now."""
 
 
-def found_tools(supply: McpSupply, listing: Listing) -> tuple[dict[str, Found], list[str]]:
+def make_tools(supply: McpToolSource, listing: Listing) -> tuple[dict[str, Found], list[str]]:
     """The tools of a listing by their names, and a sentence for each that cannot be offered."""
     found: dict[str, Found] = {}
     problems: list[str] = []
     for definition in listing.tools:
         wrong = f"MCP server {supply.link.name!r}: tool {clean_text(definition.name, 80)!r} is left out: "
-        name = offered_name(definition.name)
+        name = make_legal_name(definition.name)
         if name in found:
             problems.append(f"{wrong}there is another one of that name; the server must name each tool once")
             continue
-        schema, problem = offered_schema(definition.input_schema)
+        schema, problem = make_legal_schema(definition.input_schema)
         if problem is not None:
             problems.append(f"{wrong}{problem}; the server must correct it, or leave the tool out with only(...)")
             continue
         plain = plain_definition(definition)
         one = Found(tool=_NOT_YET, wire_name=definition.name, digest=digest_of(plain), definition=plain)
-        one.tool = _made(supply, one, name, schema, definition)
+        one.tool = _make_tool(supply, one, name, schema, definition)
         found[name] = one
     return found, problems
 
@@ -62,7 +62,7 @@ async def _placeholder(**_: object) -> None:
 _NOT_YET = Tool(name="placeholder", description="", parameters={"type": "object"}, fn=_placeholder)
 
 
-def _made(supply: McpSupply, found: Found, name: str, schema: dict[str, Any], definition: Definition) -> Tool:
+def _make_tool(supply: McpToolSource, found: Found, name: str, schema: dict[str, Any], definition: Definition) -> Tool:
     hints = definition.annotations if supply.link.trusted else None
     reads = bool(hints is not None and hints.read_only_hint)
     said = definition.description or definition.title or ""

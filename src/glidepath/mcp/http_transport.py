@@ -12,10 +12,10 @@ import httpx2
 from mcp.client.streamable_http import streamable_http_client
 
 from glidepath import _wire
-from glidepath.mcp.large_messages import SMALL, is_large, slimmed_bytes
+from glidepath.mcp.large_messages import SMALL, is_large, slim_bytes
 from glidepath.mcp.mcp_server import ServerLink
 from glidepath.mcp.oauth_login import provider_for
-from glidepath.mcp.threading_out import on_a_thread
+from glidepath.mcp.threading_out import run_in_thread
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -70,7 +70,7 @@ class _Bounded(httpx2.AsyncBaseTransport):
         try:
             response = await self._inner.handle_async_request(request)
         except httpx2.TransportError as error:
-            return _failed(request, 502, f"the server cannot be reached: {_why(error)}")
+            return _make_error_response(request, 502, f"the server cannot be reached: {_why(error)}")
         kind = response.headers.get("content-type", "").lower()
         if not response.is_error and kind.startswith("text/event-stream"):
             response.stream = _Slim(response.stream, self._limit)
@@ -78,15 +78,15 @@ class _Bounded(httpx2.AsyncBaseTransport):
         try:
             body = await self._body(response)
         except (httpx2.TransportError, _TooLong) as error:
-            return _failed(request, 502, _why(error))
+            return _make_error_response(request, 502, _why(error))
         finally:
             await response.aclose()
         gone = response.status_code == httpx2.codes.NOT_FOUND  # which the SDK reads as the end of the session
         if response.is_error and not gone and not kind.startswith("application/json"):
             said = f"HTTP {response.status_code} {response.reason_phrase}".strip()
-            return _failed(request, response.status_code, said, response.headers)
+            return _make_error_response(request, response.status_code, said, response.headers)
         if is_large(body):
-            body = await on_a_thread(partial(slimmed_bytes, body))
+            body = await run_in_thread(partial(slim_bytes, body))
         dropped = (b"transfer-encoding", b"content-length")
         headers = [pair for pair in response.headers.raw if pair[0].lower() not in dropped]
         return httpx2.Response(response.status_code, headers=headers, content=body, request=request)
@@ -138,7 +138,7 @@ class _Slim(httpx2.AsyncByteStream):
 async def _slim(line: bytes) -> bytes:
     if not line.startswith(b"data:") or not is_large(line):
         return line
-    return b"data: " + await on_a_thread(partial(slimmed_bytes, line[5:].strip())) + b"\n"
+    return b"data: " + await run_in_thread(partial(slim_bytes, line[5:].strip())) + b"\n"
 
 
 class _TooLong(Exception):  # noqa: N818 - never leaves this module
@@ -153,7 +153,7 @@ def _why(error: Exception) -> str:
     return str(error) or type(error).__name__
 
 
-def _failed(
+def _make_error_response(
     request: httpx2.Request, status: int, why: str, headers: Mapping[str, str] | None = None
 ) -> httpx2.Response:
     """An HTTP answer that carries a JSON-RPC error; challenges for OAuth are kept."""

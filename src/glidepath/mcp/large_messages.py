@@ -22,7 +22,7 @@ def is_large(line: bytes | bytearray) -> bool:
     return len(line) > OFF_THE_LOOP or (len(line) > SMALL and line.count(b"{") > MOST_BRACES)
 
 
-def slimmed(line: bytes) -> Any:
+def slim_message(line: bytes) -> Any:
     """The message with no more parts than are ever read; raises `ValueError` for what is not JSON."""
     data = _wire.loads(line)
     result = data.get("result") if isinstance(data, dict) else None
@@ -39,9 +39,9 @@ def slimmed(line: bytes) -> Any:
     return data
 
 
-def slimmed_bytes(line: bytes) -> bytes:
+def slim_bytes(line: bytes) -> bytes:
     """The same as JSON; anything else is not changed."""
     try:
-        return _wire.encode(slimmed(line))
+        return _wire.encode(slim_message(line))
     except Exception:
         return line

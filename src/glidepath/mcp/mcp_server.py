@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any, Literal
 from urllib.parse import urlsplit
 
 from glidepath._wire import Value, replace
-from glidepath.errors import ConfigurationError, shown
+from glidepath.errors import ConfigurationError, short_repr
 from glidepath.sandbox.policy import Sandbox
 from glidepath.tools import Tool
 from glidepath.tools.options import check_name
 from glidepath.tools.sources import SourceError, ToolSource
 
 if TYPE_CHECKING:
-    from glidepath.mcp.supply import McpSupply
+    from glidepath.mcp.supply import McpToolSource
 
 PinPolicy = Literal["auto", "block", "ask", "warn", "off"]
 PIN_POLICIES = ("auto", "block", "ask", "warn", "off")
@@ -42,7 +42,9 @@ class Sampling(Value, frozen=True, kw_only=True):
         for field in ("max_calls", "max_tokens", "max_output_tokens"):
             value = getattr(self, field)
             if type(value) is not int or value < 1:
-                raise ConfigurationError(f"Sampling.{field} must be a whole number above 0, not {shown(value, 80)}")
+                raise ConfigurationError(
+                    f"Sampling.{field} must be a whole number above 0, not {short_repr(value, 80)}"
+                )
         if self.max_cost is not None:
             try:
                 cost = Decimal(self.max_cost)
@@ -50,7 +52,7 @@ class Sampling(Value, frozen=True, kw_only=True):
                 cost = Decimal(-1)
             if not isinstance(self.max_cost, str) or not cost.is_finite() or cost <= 0:
                 raise ConfigurationError(
-                    f"Sampling.max_cost must be dollars as text, such as '0.10', not {shown(self.max_cost, 80)}"
+                    f"Sampling.max_cost must be dollars as text, such as '0.10', not {short_repr(self.max_cost, 80)}"
                 )
 
 
@@ -231,11 +233,11 @@ class McpServer(ToolSource):
         """Views of one server share its process or connection."""
         return ("mcp", id(self.link))
 
-    def open(self) -> McpSupply:
+    def open(self) -> McpToolSource:
         """Its connection, which is made when its tools are asked for."""
-        from glidepath.mcp.supply import McpSupply
+        from glidepath.mcp.supply import McpToolSource
 
-        return McpSupply(self.link)
+        return McpToolSource(self.link)
 
     def choose(self, tools: Sequence[Tool]) -> Sequence[Tool]:
         """The tools of this view, under its names."""
@@ -267,7 +269,9 @@ def _sandbox(wrong: str, sandbox: object, url: object) -> Sandbox | None:
 
 def _check_server_name(name: object) -> None:
     if not isinstance(name, str) or not 0 < len(name) <= LONGEST_NAME:
-        raise ConfigurationError(f"an MCP server needs a name of 1 to {LONGEST_NAME} characters, not {shown(name, 80)}")
+        raise ConfigurationError(
+            f"an MCP server needs a name of 1 to {LONGEST_NAME} characters, not {short_repr(name, 80)}"
+        )
     if not all(letter.isascii() and (letter.isalnum() or letter in "_-.") for letter in name):
         raise ConfigurationError(f"MCP server name {name!r:.80}: use letters, digits, _ - and . only")
 
@@ -275,12 +279,14 @@ def _check_server_name(name: object) -> None:
 def _check_words(wrong: str, flags: Mapping[str, Any], words: Mapping[str, Any], sampling: object) -> None:
     for field, flag in flags.items():
         if not isinstance(flag, bool):
-            raise ConfigurationError(f"{wrong}: {field} must be True or False, not {shown(flag, 80)}")
+            raise ConfigurationError(f"{wrong}: {field} must be True or False, not {short_repr(flag, 80)}")
     for field, (word, allowed) in words.items():
         if word not in allowed:
-            raise ConfigurationError(f"{wrong}: {field} must be one of {', '.join(allowed)}; got {shown(word, 80)}")
+            raise ConfigurationError(
+                f"{wrong}: {field} must be one of {', '.join(allowed)}; got {short_repr(word, 80)}"
+            )
     if sampling is not None and not isinstance(sampling, Sampling):
-        raise ConfigurationError(f"{wrong}: sampling must be a Sampling(...) or None, not {shown(sampling, 80)}")
+        raise ConfigurationError(f"{wrong}: sampling must be a Sampling(...) or None, not {short_repr(sampling, 80)}")
 
 
 def _check_reach(wrong: str, link: ServerLink) -> None:
@@ -304,7 +310,7 @@ def _check_reach(wrong: str, link: ServerLink) -> None:
 def _text(wrong: str, field: str, value: object) -> str:
     text = os.fspath(value) if isinstance(value, os.PathLike) else value
     if not isinstance(text, str):
-        raise ConfigurationError(f"{wrong}: {field} must be a str, not {shown(value, 80)}")
+        raise ConfigurationError(f"{wrong}: {field} must be a str, not {short_repr(value, 80)}")
     if "\0" in text or "\n" in text:
         raise ConfigurationError(f"{wrong}: {field} contains a NUL or a line break; remove it")
     return str(text)
@@ -316,7 +322,7 @@ def _optional(wrong: str, field: str, value: object) -> str | None:
 
 def _texts(wrong: str, field: str, values: object) -> tuple[str, ...]:
     if isinstance(values, str | bytes) or not isinstance(values, Sequence):
-        raise ConfigurationError(f"{wrong}: {field} must be a list of str, not {shown(values, 80)}")
+        raise ConfigurationError(f"{wrong}: {field} must be a list of str, not {short_repr(values, 80)}")
     return tuple(_text(wrong, f"{field}[{number}]", value) for number, value in enumerate(values))
 
 
@@ -324,7 +330,7 @@ def _pairs(wrong: str, field: str, pairs: object) -> dict[str, str]:
     if pairs is None:
         return {}
     if not isinstance(pairs, Mapping):
-        raise ConfigurationError(f"{wrong}: {field} must be a mapping of str to str, not {shown(pairs, 80)}")
+        raise ConfigurationError(f"{wrong}: {field} must be a mapping of str to str, not {short_repr(pairs, 80)}")
     return {_text(wrong, field, key): _text(wrong, f"{field}[{key!r}]", value) for key, value in pairs.items()}
 
 
@@ -332,14 +338,14 @@ def _seconds(wrong: str, field: str, value: object) -> float | None:
     if value is None:
         return None
     if not isinstance(value, int | float) or isinstance(value, bool) or not 0 < value < FOREVER:
-        raise ConfigurationError(f"{wrong}: {field} must be a number of seconds above 0, not {shown(value, 80)}")
+        raise ConfigurationError(f"{wrong}: {field} must be a number of seconds above 0, not {short_repr(value, 80)}")
     return float(value)
 
 
 def _size(wrong: str, value: object) -> int:
     if type(value) is not int or not 1 << 10 <= value <= 1 << 30:
         raise ConfigurationError(
-            f"{wrong}: max_message_bytes must be between 1,024 and 1,073,741,824, not {shown(value, 80)}"
+            f"{wrong}: max_message_bytes must be between 1,024 and 1,073,741,824, not {short_repr(value, 80)}"
         )
     return value
 

@@ -19,7 +19,7 @@ from glidepath._wire import Value
 from glidepath.errors import ConfigurationError
 from glidepath.mcp.definitions import clean_text, digest_of
 from glidepath.mcp.mcp_server import LOCK, ServerLink
-from glidepath.plurals import how_many
+from glidepath.plurals import pluralize
 from glidepath.tools.sources import SourceError
 
 __all__ = ["Lock", "Verdicts", "differences", "judge_pins", "lock_path", "read_lock", "write_lock"]
@@ -80,22 +80,22 @@ def read_lock(path: Path) -> Lock | None:
     except FileNotFoundError:
         return None
     except Exception as error:
-        raise _damaged(path, str(error)) from None
+        raise _make_damage_error(path, str(error)) from None
     if not isinstance(data, dict) or data.get("version") != VERSION or not isinstance(data.get("servers"), dict):
-        raise _damaged(path, f"it is not a lock file of version {VERSION}")
+        raise _make_damage_error(path, f"it is not a lock file of version {VERSION}")
     for name, tools in data["servers"].items():
         if not isinstance(tools, dict):
-            raise _damaged(path, f"the tools of server {name!r} cannot be read")
+            raise _make_damage_error(path, f"the tools of server {name!r} cannot be read")
         for tool, entry in tools.items():
             shape = isinstance(entry, dict) and isinstance(entry.get("definition"), dict)
             if not shape or entry.get("digest") != digest_of(entry["definition"]):
-                raise _damaged(path, f"the digest of {name}/{tool} is not that of its definition")
+                raise _make_damage_error(path, f"the digest of {name}/{tool} is not that of its definition")
     return Lock(
         {name: {tool: entry["definition"] for tool, entry in tools.items()} for name, tools in data["servers"].items()}
     )
 
 
-def _damaged(path: Path, why: str) -> ConfigurationError:
+def _make_damage_error(path: Path, why: str) -> ConfigurationError:
     return ConfigurationError(
         f"the lock file {path} is damaged ({why}), so no tool of an MCP server is offered; restore it from version "
         "control, or delete it and pin again with `glidepath mcp pin`"
@@ -163,24 +163,24 @@ def differences(old: Mapping[str, Any] | None, new: Mapping[str, Any] | None, *,
 
 
 def _lines(old: Mapping[str, Any] | None, new: Mapping[str, Any] | None, most: int | None) -> Iterator[str]:
-    before, after = _shown(old), _shown(new)
+    before, after = _format_definition(old), _format_definition(new)
     lines = list(unified_diff(before, after, "pinned", "now", lineterm="", n=1))[2:]
     yield from lines[:most]
     if most is not None and len(lines) > most:
-        yield f"[{how_many(len(lines) - most, 'more line')}; `glidepath mcp diff` shows all]"
+        yield f"[{pluralize(len(lines) - most, 'more line')}; `glidepath mcp diff` shows all]"
     if before == after:
         yield "only invisible characters differ (control, zero-width or bidirectional marks, HTML comments)"
 
 
-def _shown(definition: Mapping[str, Any] | None) -> list[str]:
+def _format_definition(definition: Mapping[str, Any] | None) -> list[str]:
     if definition is None:
         return []
-    return _wire.pretty(_cleaned(definition)).decode().splitlines()
+    return _wire.pretty(_clean_data(definition)).decode().splitlines()
 
 
-def _cleaned(data: object) -> Any:
+def _clean_data(data: object) -> Any:
     if isinstance(data, str):
         return clean_text(data, 4_000)
     if isinstance(data, Mapping):
-        return {clean_text(str(key), 200): _cleaned(value) for key, value in data.items()}
-    return [_cleaned(item) for item in data] if isinstance(data, (list, tuple)) else data
+        return {clean_text(str(key), 200): _clean_data(value) for key, value in data.items()}
+    return [_clean_data(item) for item in data] if isinstance(data, (list, tuple)) else data

@@ -6,19 +6,19 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from glidepath._wire import Value
-from glidepath.mcp.definitions import clean_text, offered_name
+from glidepath.mcp.definitions import clean_text, make_legal_name
 from glidepath.mcp.tool_answers import KEPT, resource_blocks
 from glidepath.messages import TextBlock
-from glidepath.plurals import how_many
+from glidepath.plurals import pluralize
 from glidepath.tools import Tool, ToolContext, ToolResult
 from glidepath.tools.sources import SourceError
 
 if TYPE_CHECKING:
     from mcp import Client
 
-    from glidepath.mcp.supply import McpSupply
+    from glidepath.mcp.supply import McpToolSource
 
-__all__ = ["OfferedPrompt", "offered_prompts", "prompt_text", "resource_tools"]
+__all__ = ["OfferedPrompt", "list_prompts", "prompt_text", "resource_tools"]
 
 MOST_LISTED = 200
 MOST_PAGES = 10
@@ -37,9 +37,9 @@ async def _never(**_: object) -> None:
     """Never called: `answering` gives the body."""
 
 
-def resource_tools(supply: McpSupply) -> tuple[Tool, ...]:
+def resource_tools(supply: McpToolSource) -> tuple[Tool, ...]:
     """Tools that list and read what a server has."""
-    name = offered_name(supply.link.name)
+    name = make_legal_name(supply.link.name)
     lister = Tool(
         name=f"{name}_list_resources",
         description=f"List the resources (documents, files, records) of the server {supply.link.name}.",
@@ -61,16 +61,16 @@ def resource_tools(supply: McpSupply) -> tuple[Tool, ...]:
         untrusted=not supply.link.trusted,
     )
 
-    async def listed(_values: dict[str, Any], _context: ToolContext | None) -> ToolResult:
-        return ToolResult(await _listed(supply))
+    async def list_resources(_values: dict[str, Any], _context: ToolContext | None) -> ToolResult:
+        return ToolResult(await _describe_resources(supply))
 
     async def read(values: dict[str, Any], _context: ToolContext | None) -> ToolResult:
         return await _read(supply, values["uri"])
 
-    return lister.answering(listed), reader.answering(read)
+    return lister.answering(list_resources), reader.answering(read)
 
 
-async def _listed(supply: McpSupply) -> str:
+async def _describe_resources(supply: McpToolSource) -> str:
     async def send(client: Client) -> tuple[list[Any], list[Any]]:
         found: list[Any] = []
         cursor = None
@@ -99,7 +99,7 @@ def _line(uri: object, one: Any) -> str:
     return f"{clean_text(str(uri), 500)}  {'; '.join(about)}"
 
 
-async def _read(supply: McpSupply, uri: str) -> ToolResult:
+async def _read(supply: McpToolSource, uri: str) -> ToolResult:
     async def send(client: Client) -> Any:
         return await client.session.read_resource(uri, allow_input_required=True)
 
@@ -110,14 +110,14 @@ async def _read(supply: McpSupply, uri: str) -> ToolResult:
     total = sum(len(block.text) for block in blocks if isinstance(block, TextBlock))
     if total > KEPT:
         whole = "\n".join([block.text for block in blocks if isinstance(block, TextBlock)])
-        note = supply.artifacts.keep(whole.encode(), "txt", f"the whole text, {how_many(total, 'character')}")
+        note = supply.artifacts.keep(whole.encode(), "txt", f"the whole text, {pluralize(total, 'character')}")
         return ToolResult(f"{whole[: KEPT - len(note) - 1]}\n{note}")
     return ToolResult(tuple(blocks))
 
 
-async def offered_prompts(supply: McpSupply) -> tuple[OfferedPrompt, ...]:
+async def list_prompts(supply: McpToolSource) -> tuple[OfferedPrompt, ...]:
     """The prompts of a server; none when it has none."""
-    listing = await supply.owner.connected()
+    listing = await supply.owner.await_listing()
     if not listing.prompts:
         return ()
 
@@ -135,9 +135,9 @@ async def offered_prompts(supply: McpSupply) -> tuple[OfferedPrompt, ...]:
     )
 
 
-async def prompt_text(supply: McpSupply, name: str, arguments: Mapping[str, str]) -> str:
+async def prompt_text(supply: McpToolSource, name: str, arguments: Mapping[str, str]) -> str:
     """What a prompt says, as one text to send; raises `SourceError`."""
-    await supply.owner.connected()
+    await supply.owner.await_listing()
 
     async def send(client: Client) -> Any:
         return await client.session.get_prompt(name, dict(arguments), allow_input_required=True)

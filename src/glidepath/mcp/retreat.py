@@ -7,7 +7,7 @@ LONGEST = 30.0
 OPENS_AT = 3  # failures in a row
 
 
-class Retreat:
+class ReconnectBackoff:
     """The failures of one server in a row, and how long to leave it alone.
 
     One failure costs nothing: a server that crashed is started again at once. After three in a row the breaker is open:
@@ -30,7 +30,7 @@ class Retreat:
         """Seconds until it may be tried again."""
         return max(0.0, self._until - now)
 
-    def failed(self, why: str, now: float, *, fresh: bool = False) -> None:
+    def record_failure(self, why: str, now: float, *, fresh: bool = False) -> None:
         """It failed, once more or for the first time (`fresh`: after a good while)."""
         self._failures = 1 if fresh else self._failures + 1
         self.why = why
@@ -39,7 +39,7 @@ class Retreat:
         elif self._failures > 1:
             self._until = now + FIRST * 2 ** (self._failures - 2)
 
-    def succeeded(self) -> None:
+    def record_success(self) -> None:
         """It answered."""
         if self._failures:
             self._failures, self._until, self.why = 0, 0.0, ""

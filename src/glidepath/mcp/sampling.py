@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from glidepath.mcp.mcp_server import Sampling
     from glidepath.mcp.server_calls import ServerCall
-    from glidepath.mcp.supply import McpSupply
+    from glidepath.mcp.supply import McpToolSource
     from glidepath.run import Run
 
 MOST_MESSAGES = 200
@@ -23,7 +23,7 @@ MOST_TEXT = 200_000  # characters
 _STOPS = {StopReason.END_TURN: "endTurn", StopReason.MAX_TOKENS: "maxTokens"}
 
 
-async def sampled(supply: McpSupply, call: ServerCall, params: CreateMessageRequestParams) -> Any:
+async def answer_sampling(supply: McpToolSource, call: ServerCall, params: CreateMessageRequestParams) -> Any:
     """The model's reply to a server's request, or an `ErrorData` that says why there is none."""
     from mcp import types
 
@@ -111,8 +111,8 @@ def _message(message: SamplingMessage) -> Message:
             raise SideRefused(f"a sampling request has content of kind {content.type!r}, which is not supported")
     if message.role == "assistant":
         return AssistantMessage(tuple(blocks))
-    return UserMessage(tuple(blocks) if any(isinstance(one, ImageBlock) for one in blocks) else _joined(blocks))
+    return UserMessage(tuple(blocks) if any(isinstance(one, ImageBlock) for one in blocks) else _join_texts(blocks))
 
 
-def _joined(blocks: list[Any]) -> str:
+def _join_texts(blocks: list[Any]) -> str:
     return "\n".join([block.text for block in blocks])

@@ -12,7 +12,7 @@ import operator
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from glidepath.plurals import how_many
+from glidepath.plurals import pluralize
 from glidepath.tools.binding import SchemaBinder
 from glidepath.tools.text import shorten
 
@@ -81,7 +81,7 @@ class _Checker:
         if not isinstance(schema, Mapping):
             return
         if isinstance(reference := schema.get("$ref"), str):
-            yield from self.check(self._resolved(reference), value, where, depth + 1)
+            yield from self.check(self._resolve_reference(reference), value, where, depth + 1)
         if (wrong := _wrong_type(schema.get("type"), value)) is not None:
             yield f"{wrong} - at `{where}`"
             return
@@ -90,9 +90,9 @@ class _Checker:
             yield from self._object(schema, value, where, depth)
         elif isinstance(value, (list, tuple)):
             yield from self._array(schema, value, where, depth)
-        yield from self._combined(schema, value, where, depth)
+        yield from self._check_combinations(schema, value, where, depth)
 
-    def _resolved(self, reference: str) -> Any:
+    def _resolve_reference(self, reference: str) -> Any:
         if not reference.startswith("#"):
             return True  # elsewhere: nothing is fetched
         node: Any = self._root
@@ -123,7 +123,7 @@ class _Checker:
         for word, wrong in (("minItems", int.__lt__), ("maxItems", int.__gt__)):
             bound = schema.get(word)
             if type(bound) is int and wrong(len(value), bound):
-                yield f"{word} is {bound}, got {how_many(len(value), 'item')} - at `{where}`"
+                yield f"{word} is {bound}, got {pluralize(len(value), 'item')} - at `{where}`"
         first = schema.get("prefixItems")
         first = first if isinstance(first, list) else []
         items = schema.get("items")
@@ -132,7 +132,7 @@ class _Checker:
             if shape is not None:
                 yield from self.check(shape, item, f"{where}[{number}]", depth + 1)
 
-    def _combined(self, schema: Mapping[str, Any], value: object, where: str, depth: int) -> Iterator[str]:
+    def _check_combinations(self, schema: Mapping[str, Any], value: object, where: str, depth: int) -> Iterator[str]:
         for part in _parts(schema, "allOf"):
             yield from self.check(part, value, where, depth + 1)
         for word in ("anyOf", "oneOf"):
@@ -190,7 +190,7 @@ def _plain_problems(schema: Mapping[str, Any], value: object, where: str) -> Ite
         for word, wrong in (("minLength", int.__lt__), ("maxLength", int.__gt__)):
             bound = schema.get(word)
             if type(bound) is int and wrong(len(value), bound):
-                yield f"{word} is {bound}, got {how_many(len(value), 'character')} - at `{where}`"
+                yield f"{word} is {bound}, got {pluralize(len(value), 'character')} - at `{where}`"
     elif isinstance(value, (int, float)) and not isinstance(value, bool):
         for word, fits in _BOUNDS:
             bound = schema.get(word)

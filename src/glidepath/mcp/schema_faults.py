@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from glidepath.errors import shown
+from glidepath.errors import short_repr
 
 _TYPES = ("string", "number", "integer", "boolean", "array", "object", "null")
 _BY_NAME = ("properties", "patternProperties", "$defs", "definitions", "dependentSchemas")
@@ -22,20 +22,20 @@ def _faults(node: object, root: Mapping[str, Any], where: str) -> Iterator[str]:
     if isinstance(node, bool):
         return
     if not isinstance(node, Mapping):
-        yield f"{where} is {shown(node, 40)} and not a schema"
+        yield f"{where} is {short_repr(node, 40)} and not a schema"
         return
     yield from _own_faults(node, root, where)
     for word in _BY_NAME:
         inner = node.get(word, {})
         if not isinstance(inner, Mapping):
-            yield f"{where}.{word} is {shown(inner, 40)} and not an object"
+            yield f"{where}.{word} is {short_repr(inner, 40)} and not an object"
             return
         for name, part in inner.items():
             yield from _faults(part, root, f"{where}.{str(name)[:40]}")
     for word in _LISTS:
         parts = node.get(word, [True])
         if not isinstance(parts, list) or not parts:
-            yield f"{where}.{word} is {shown(parts, 40)} and not a list of schemas"
+            yield f"{where}.{word} is {short_repr(parts, 40)} and not a list of schemas"
             return
         for number, part in enumerate(parts):
             yield from _faults(part, root, f"{where}.{word}[{number}]")
@@ -48,15 +48,15 @@ def _own_faults(node: Mapping[str, Any], root: Mapping[str, Any], where: str) ->
     if "type" in node:
         kinds = node["type"] if isinstance(node["type"], list) else [node["type"]]
         if not kinds or any(kind not in _TYPES for kind in kinds):
-            yield f"{where} has the type {shown(node['type'], 40)}; the types are {', '.join(_TYPES)}"
+            yield f"{where} has the type {short_repr(node['type'], 40)}; the types are {', '.join(_TYPES)}"
     if not isinstance(node.get("enum", []), list):
-        yield f"{where}.enum is {shown(node['enum'], 40)} and not a list"
+        yield f"{where}.enum is {short_repr(node['enum'], 40)} and not a list"
     required = node.get("required", [])
     if not isinstance(required, list) or not all(isinstance(name, str) for name in required):
-        yield f"{where}.required is {shown(required, 40)} and not a list of names"
+        yield f"{where}.required is {short_repr(required, 40)} and not a list of names"
     reference = node.get("$ref")
     if isinstance(reference, str) and not _resolves(reference, root):
-        yield f"{where} refers to {shown(reference, 80)}, which is not in it"
+        yield f"{where} refers to {short_repr(reference, 80)}, which is not in it"
 
 
 def _resolves(reference: str, root: Mapping[str, Any]) -> bool:

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, TypedDict
 
 from glidepath._wire import replace
 from glidepath.agent import Agent, Limits
-from glidepath.errors import ConfigurationError, GlidepathError, install_line, told
+from glidepath.errors import ConfigurationError, GlidepathError, describe_error, install_line
 from glidepath.events import BudgetSettled, Event, LandingStarted, ToolStarted, TurnStarted
 from glidepath.outcome import LoopOutcome, RunResult
-from glidepath.plurals import how_many
+from glidepath.plurals import pluralize
 from glidepath.run import CancelToken
-from glidepath.setting import declared
+from glidepath.setting import settings_of
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -147,13 +147,13 @@ def _add(server: MCPServer, label: str, agent: Agent, fly: Fly) -> None:
         timeout: float | None = None,  # noqa: ASYNC109 - what a caller sees
     ) -> Annotated[CallToolResult, AgentAnswer]:
         try:
-            limits = _lowered(agent.config.limits, max_turns, max_tokens, max_cost, timeout)
+            limits = _lower_limits(agent.config.limits, max_turns, max_tokens, max_cost, timeout)
         except ConfigurationError as error:
             return CallToolResult(content=[TextContent(type="text", text=str(error))], is_error=True)
         try:
             result = await fly(label, task, limits, ctx)
         except GlidepathError as error:
-            return CallToolResult(content=[TextContent(type="text", text=told(error))], is_error=True)
+            return CallToolResult(content=[TextContent(type="text", text=describe_error(error))], is_error=True)
         return CallToolResult(
             content=[TextContent(type="text", text=_text(result))],
             structured_content=dict(_answer(result)),
@@ -197,12 +197,12 @@ def _description(agent: Agent) -> str:
     )
 
 
-def _lowered(
+def _lower_limits(
     now: Limits, turns: int | None, tokens: int | None, cost: float | str | None, timeout: float | None
 ) -> Limits:
     """The limits that hold for one call: the caller's where they are lower; higher ones change nothing."""
     asked = Limits(max_iterations=turns, max_tokens=tokens, max_cost=cost, timeout=timeout)
-    settings = declared(Limits)
+    settings = settings_of(Limits)
     lower = {
         name: value
         for name in ("max_iterations", "max_tokens", "max_cost", "timeout")
@@ -225,7 +225,7 @@ class _Alone:
             agent = agent.replace(limits=limits)
         token = CancelToken()
         news: asyncio.Queue[tuple[int, str] | None] = asyncio.Queue(maxsize=64)
-        flight = asyncio.get_running_loop().create_task(_flown(agent, task, token, news), name="glidepath-served")
+        flight = asyncio.get_running_loop().create_task(_run_agent(agent, task, token, news), name="glidepath-served")
         self._running.add(flight)
         flight.add_done_callback(self._running.discard)
         try:
@@ -239,7 +239,9 @@ class _Alone:
         return flight.result()
 
 
-async def _flown(agent: Agent, task: str, token: CancelToken, news: asyncio.Queue[tuple[int, str] | None]) -> RunResult:
+async def _run_agent(
+    agent: Agent, task: str, token: CancelToken, news: asyncio.Queue[tuple[int, str] | None]
+) -> RunResult:
     watch = CallProgress(agent.config.limits)
     try:
         async with agent.stream(task, cancel=token, parent=None) as stream:
@@ -278,7 +280,7 @@ class CallProgress:
             return None
         most = self._limits.max_iterations
         of = f" of {most}" if most is not None else ""
-        used = how_many(self._tokens, "token", f"{self._tokens:,}") + (
+        used = pluralize(self._tokens, "token", f"{self._tokens:,}") + (
             f" of {self._limits.max_tokens:,}" if self._limits.max_tokens is not None else ""
         )
         return f"{self._phase}, turn {self.turn}{of}, {used}"

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from glidepath import _wire
-from glidepath.errors import words
-from glidepath.mcp.elicitation import Question, answers_of, combined, question_of
+from glidepath.errors import message_of
+from glidepath.mcp.elicitation import Question, answers_of, combine_questions, question_of
 from glidepath.mcp.server_owner import Idle, Interruptible, Request, ServerLost, ServerRefused
 from glidepath.mcp.tool_answers import as_tool_result
 from glidepath.result_kind import Unknown
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from mcp.types import CallToolResult, InputRequiredResult
     from pydantic import BaseModel
 
-    from glidepath.mcp.supply import McpSupply
+    from glidepath.mcp.supply import McpToolSource
 
 MOST_ROUNDS = 10  # answers that one call may ask for
 FOREVER = 1e7  # seconds: a call's own times are kept by `Idle` and by its run
@@ -55,7 +55,7 @@ class ServerCall(Interruptible):
 
 
 async def call_tool(
-    supply: McpSupply, name: str, values: Mapping[str, Any], context: ToolContext | None, *, idempotent: bool
+    supply: McpToolSource, name: str, values: Mapping[str, Any], context: ToolContext | None, *, idempotent: bool
 ) -> ToolResult:
     """Call a tool of the server and map what it answers; every failure is a `SourceError` or a result that says so.
 
@@ -68,7 +68,7 @@ async def call_tool(
         return await _go_on(supply, call, continuation.answer)
     if continuation is not None:
         given = answers_of(state["kinds"], continuation.answer, state.get("forms", {}))
-        state["responses"] = {**state.get("responses", {}), **{key: _dumped(one) for key, one in given.items()}}
+        state["responses"] = {**state.get("responses", {}), **{key: _dump_answer(one) for key, one in given.items()}}
     for last in (False, True):
         try:
             return await _rounds(supply, call, values, state)
@@ -78,11 +78,13 @@ async def call_tool(
     raise AssertionError  # the second try returns or raises
 
 
-async def _rounds(supply: McpSupply, call: ServerCall, values: Mapping[str, Any], state: dict[str, Any]) -> ToolResult:
+async def _rounds(
+    supply: McpToolSource, call: ServerCall, values: Mapping[str, Any], state: dict[str, Any]
+) -> ToolResult:
     """Send the call, and once more for every answer that it asks for."""
     pause = 0.05
     while True:
-        answer = await _sent(supply, call, values, state)
+        answer = await _send_call(supply, call, values, state)
         if getattr(answer, "result_type", None) != "input_required":
             return as_tool_result(answer, supply.artifacts)
         state["rounds"] = state.get("rounds", 0) + 1
@@ -92,14 +94,14 @@ async def _rounds(supply: McpSupply, call: ServerCall, values: Mapping[str, Any]
             )
         state["request_state"] = answer.request_state
         if answer.input_requests:
-            state["responses"] = await _answered(supply, call, answer, state)
+            state["responses"] = await _answer_requests(supply, call, answer, state)
         else:
             state["responses"] = {}
             await asyncio.sleep(pause)
             pause = min(0.25, pause * 2)
 
 
-async def _sent(supply: McpSupply, call: ServerCall, values: Mapping[str, Any], state: dict[str, Any]) -> Any:
+async def _send_call(supply: McpToolSource, call: ServerCall, values: Mapping[str, Any], state: dict[str, Any]) -> Any:
     """The server's answer to one `tools/call`."""
     from mcp import types
 
@@ -108,7 +110,7 @@ async def _sent(supply: McpSupply, call: ServerCall, values: Mapping[str, Any], 
     link = supply.link
     idle = call.idle = Idle(link.idle_timeout, link.name)
 
-    async def progressed(progress: float, total: float | None, message: str | None) -> None:
+    async def on_progress(progress: float, total: float | None, message: str | None) -> None:
         idle.renew()
         if call.context is not None:
             call.context.report({"progress": progress, "total": total, "message": message})
@@ -124,7 +126,7 @@ async def _sent(supply: McpSupply, call: ServerCall, values: Mapping[str, Any], 
 
     async def send(client: Client) -> CallToolResult | InputRequiredResult:
         return await client.session.send_request(
-            request, CALL_RESULT, request_read_timeout_seconds=FOREVER, progress_callback=progressed
+            request, CALL_RESULT, request_read_timeout_seconds=FOREVER, progress_callback=on_progress
         )
 
     async with supply.turn(call):
@@ -154,12 +156,12 @@ def _responses(dumped: Mapping[str, Any] | None) -> Any:
     }
 
 
-def _dumped(answer: BaseModel) -> Any:
+def _dump_answer(answer: BaseModel) -> Any:
     return answer.model_dump(by_alias=True, mode="json", exclude_none=True)
 
 
-async def _answered(
-    supply: McpSupply, call: ServerCall, answer: InputRequiredResult, state: dict[str, Any]
+async def _answer_requests(
+    supply: McpToolSource, call: ServerCall, answer: InputRequiredResult, state: dict[str, Any]
 ) -> dict[str, Any]:
     """What the server asked for: models and roots are answered here; for a person the run pauses."""
     from mcp import types
@@ -169,24 +171,24 @@ async def _answered(
     for key, request in (answer.input_requests or {}).items():
         if isinstance(request, types.CreateMessageRequest):
             if supply.link.sampling is None:
-                raise SourceError(_not_allowed(supply, call, "a model's reply", "sampling=Sampling(...)"))
+                raise SourceError(_explain_not_allowed(supply, call, "a model's reply", "sampling=Sampling(...)"))
             said = await supply.sample(request.params, call)
         elif isinstance(request, types.ListRootsRequest):
             said = types.ListRootsResult(roots=[types.Root(uri=uri) for uri in supply.link.roots])  # type: ignore[arg-type]
         else:
             if not supply.link.elicitation:
-                raise SourceError(_not_allowed(supply, call, "a person's answer", "elicitation=True"))
+                raise SourceError(_explain_not_allowed(supply, call, "a person's answer", "elicitation=True"))
             question = question_of(request.params)
             if isinstance(question, Question):
                 questions[key] = question
                 continue
-            supply.told_off(call, question)
+            supply.report_refused_question(call, question)
             said = types.ElicitResult(action="decline")
         if isinstance(said, types.ErrorData):
             raise SourceError(f"MCP server {supply.link.name!r}: {call.name} asked for a model's reply: {said.message}")
-        responses[key] = _dumped(said)
+        responses[key] = _dump_answer(said)
     if questions:
-        reason, form = combined(supply.link.name, call.name, questions)
+        reason, form = combine_questions(supply.link.name, call.name, questions)
         kinds = {key: "url" if question.url else "form" for key, question in questions.items()}
         forms = {key: question.form for key, question in questions.items()}
         kept = {**state, "responses": responses, "kinds": kinds, "forms": forms}
@@ -194,14 +196,14 @@ async def _answered(
     return responses
 
 
-def _not_allowed(supply: McpSupply, call: ServerCall, what: str, how: str) -> str:
+def _explain_not_allowed(supply: McpToolSource, call: ServerCall, what: str, how: str) -> str:
     return (
         f"MCP server {supply.link.name!r}: {call.name} asks for {what} in the middle of the call, which is not "
         f"allowed; allow it with {how}"
     )
 
 
-def _visits(supply: McpSupply, call: ServerCall, refused: ServerRefused) -> BaseException:
+def _visits(supply: McpToolSource, call: ServerCall, refused: ServerRefused) -> BaseException:
     """The server wants a person to open pages before it answers (protocol 2025-11-25)."""
     from mcp.types import ElicitationRequiredErrorData
 
@@ -214,12 +216,12 @@ def _visits(supply: McpSupply, call: ServerCall, refused: ServerRefused) -> Base
     }
     if not questions:
         return refused
-    reason, _ = combined(supply.link.name, call.name, questions)
+    reason, _ = combine_questions(supply.link.name, call.name, questions)
     kept: dict[str, Any] = {"kinds": {}}
     return NeedsInput(reason, form={"type": "object", "properties": {}}, state=_wire.encode(kept).decode())
 
 
-async def _go_on(supply: McpSupply, call: ServerCall, answer: Mapping[str, Any]) -> ToolResult:
+async def _go_on(supply: McpToolSource, call: ServerCall, answer: Mapping[str, Any]) -> ToolResult:
     """Answer a call that a server of the older protocol has kept open; after a crash or a restart there is none."""
     held = supply.held.pop(call.key, None)
     if held is None or held.answer is None or held.answer.done() or held.request is None:
@@ -246,5 +248,8 @@ def _unknown(call: ServerCall, why: SourceError) -> ToolResult:
     if note is not None and call.context is not None:
         note(call.context.call_id)
     return ToolResult(
-        _UNKNOWN.format(why=words(why)), is_error=True, kind="unknown_effect", details=Unknown.SERVER_LOST.details()
+        _UNKNOWN.format(why=message_of(why)),
+        is_error=True,
+        kind="unknown_effect",
+        details=Unknown.SERVER_LOST.details(),
     )

@@ -14,10 +14,10 @@ from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack, suppress
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from glidepath.errors import install_line, told, words
+from glidepath.errors import describe_error, install_line, message_of
 from glidepath.mcp.mcp_server import ServerLink
-from glidepath.mcp.retreat import Retreat
-from glidepath.mcp.threading_out import on_a_thread
+from glidepath.mcp.retreat import ReconnectBackoff
+from glidepath.mcp.threading_out import run_in_thread
 from glidepath.tools.sources import SourceError
 
 if TYPE_CHECKING:
@@ -85,7 +85,7 @@ class ServerOwner:
     def __init__(self, link: ServerLink, asked: ServerAsked, changed: Callable[[Listing], None]) -> None:
         self.link = link
         self.listing: Listing | None = None
-        self.retreat = Retreat()
+        self.retreat = ReconnectBackoff()
         self._asked = asked
         self._changed = changed
         self._loop = asyncio.get_running_loop()
@@ -101,7 +101,7 @@ class ServerOwner:
 
     # --- for callers ------------------------------------------------------------------------------------------
 
-    async def connected(self) -> Listing:
+    async def await_listing(self) -> Listing:
         """The server's listing, once there is a connection; raises `SourceError` when it fails."""
         while True:
             if self._closing:
@@ -135,12 +135,12 @@ class ServerOwner:
 
     async def begin(self, send: Callable[[Client], Awaitable[T]]) -> Request[T]:
         """Have a task of the owner's send this; raises `SourceError` when there is no connection: nothing is sent."""
-        await self.connected()
+        await self.await_listing()
         # Looked at again: it may have gone away while this call waited.
         client = self._client
         if client is None:
             raise SourceError(self._unavailable("it went away"))
-        task = self._loop.create_task(_contained(send, client), name=f"glidepath-mcp-call-{self.link.name}")
+        task = self._loop.create_task(_send_contained(send, client), name=f"glidepath-mcp-call-{self.link.name}")
         self._flying.add(task)
         task.add_done_callback(self._flying.discard)
         return task
@@ -164,7 +164,7 @@ class ServerOwner:
                 idle.stop()
         value, failed = task.result()
         if failed is None:
-            self.retreat.succeeded()
+            self.retreat.record_success()
             return value  # type: ignore[return-value]
         raise self._as_error(failed)
 
@@ -175,25 +175,25 @@ class ServerOwner:
 
         name = self.link.name
         if isinstance(error, MCPError):
-            return self._refused(error, closed=error.code == CONNECTION_CLOSED)
+            return self._translate_error(error, closed=error.code == CONNECTION_CLOSED)
         if isinstance(error, asyncio.CancelledError):
             return ServerLost(self._unavailable(self._lost or "the connection was closed"))
         if type(error).__name__ == "ValidationError":
             wrong = f"sent an answer that protocol {self._version()} does not allow: {_first_line(error)}"
             return SourceError(f"MCP server {name!r} {wrong}")
-        return SourceError(f"MCP server {name!r}: {told(error)}")
+        return SourceError(f"MCP server {name!r}: {describe_error(error)}")
 
-    def _refused(self, error: Any, *, closed: bool) -> SourceError:
+    def _translate_error(self, error: Any, *, closed: bool) -> SourceError:
         """What an error of the protocol means: the end of connection, session or HTTP, or a plain refusal."""
         name = self.link.name
         if closed:
-            self.lost(self._lost or "the connection was closed")
+            self.mark_lost(self._lost or "the connection was closed")
             return ServerLost(self._unavailable(self._lost or "the connection was closed"))
         if error.message == "Session terminated":
-            self.lost("the server ended the session")
+            self.mark_lost("the server ended the session")
             return ServerLost(f"MCP server {name!r} ended the session; the next call starts a new one")
-        if error.code == _http_failed():
-            self.retreat.failed(error.message, self._loop.time())
+        if error.code == _http_failed_code():
+            self.retreat.record_failure(error.message, self._loop.time())
             return SourceError(f"MCP server {name!r}: {error.message}")
         return ServerRefused(f"MCP server {name!r} answered with an error: {error.message}", error.code, error.data)
 
@@ -205,7 +205,7 @@ class ServerOwner:
         parts = [part for part in (why, now if now != why else "") if part]
         return f"MCP server {self.link.name!r} is not available ({self.link.where}): {'; '.join(parts)}"
 
-    def lost(self, why: str) -> None:
+    def mark_lost(self, why: str) -> None:
         """The connection broke."""
         if self._lost is None:
             self._lost = why
@@ -244,20 +244,20 @@ class ServerOwner:
         self._lost, self._stale = None, False
         up = self._up
         try:
-            client = await on_a_thread(self._make)
+            client = await run_in_thread(self._make)
             async with AsyncExitStack() as stack:
                 async with asyncio.timeout(self.link.connect_timeout):
                     await stack.enter_async_context(client)
                 self._client = client
                 # The tools first: callers waiting for the connection want to call one of them.
-                self.listing = await self._listed(client)
+                self.listing = await self._fetch_listing(client)
                 self._changed(self.listing)
                 if up is not None and not up.done():
                     up.set_result(None)
                 await self._attend(client)
                 await self._say_goodbye()
         except Exception as error:  # also a group of them, from the SDK's task groups
-            self._failed(error)
+            self._note_failure(error)
         finally:
             self._end(up, began)
 
@@ -296,7 +296,7 @@ class ServerOwner:
     async def _look_again(self, client: Client) -> None:
         """The tools as they are now; when they cannot be read, none may be called."""
         try:
-            self.listing = await self._listed(client)
+            self.listing = await self._fetch_listing(client)
             self._changed(self.listing)
         except Exception as error:
             self._asked.distrust(_reason(error, self.link))
@@ -314,15 +314,15 @@ class ServerOwner:
         tools = client.server_capabilities.tools
         if self.listing is None or not self.listing.modern or tools is None or not tools.list_changed:
             return None
-        return self._loop.create_task(self._heard(client), name=f"glidepath-mcp-listen-{self.link.name}")
+        return self._loop.create_task(self._listen_for_changes(client), name=f"glidepath-mcp-listen-{self.link.name}")
 
-    async def _heard(self, client: Client) -> None:
+    async def _listen_for_changes(self, client: Client) -> None:
         with suppress(Exception):  # a server that cannot is asked again with the next connection
             async with client.listen(tools_list_changed=True) as changes:
                 async for _ in changes:
                     self.relist()
 
-    async def _listed(self, client: Client) -> Listing:
+    async def _fetch_listing(self, client: Client) -> Listing:
         """All pages of the server's tools, within bounds."""
         if client.server_capabilities.tools is None and self.link.mode in ("auto", "legacy"):
             return Listing((), client)  # with a version given by hand, nobody has asked for its capabilities
@@ -346,7 +346,7 @@ class ServerOwner:
         if self._flying:
             await asyncio.wait(self._flying, timeout=FAREWELL)
 
-    def _failed(self, error: BaseException) -> None:
+    def _note_failure(self, error: BaseException) -> None:
         if self._lost is None:
             self._lost = _reason(error, self.link)
 
@@ -362,7 +362,7 @@ class ServerOwner:
             if noise and self.listing is None:
                 why = f"{why}; {noise}"
             held = self._loop.time() - began > SETTLED and up is not None and up.done()
-            self.retreat.failed(why, self._loop.time(), fresh=held)
+            self.retreat.record_failure(why, self._loop.time(), fresh=held)
             waited = up is not None and not up.done()  # the caller that waits for it reports it
             _log.log(
                 logging.INFO if waited else logging.WARNING,
@@ -444,7 +444,9 @@ class Idle:
         )
 
 
-async def _contained(send: Callable[[Client], Awaitable[T]], client: Client) -> tuple[T | None, BaseException | None]:
+async def _send_contained(
+    send: Callable[[Client], Awaitable[T]], client: Client
+) -> tuple[T | None, BaseException | None]:
     """The answer, or what was raised: nothing a task of the owner raises is lost or printed."""
     try:
         return await send(client), None
@@ -474,7 +476,7 @@ def _following(what: asyncio.Future[Any], loop: asyncio.AbstractEventLoop) -> as
     return done
 
 
-def _http_failed() -> int:
+def _http_failed_code() -> int:
     from glidepath.mcp.http_transport import HTTP_FAILED
 
     return HTTP_FAILED
@@ -485,17 +487,17 @@ def _reason(error: BaseException, link: ServerLink) -> str:
     while isinstance(error, BaseExceptionGroup) and error.exceptions:
         error = error.exceptions[0]
     if isinstance(error, SourceError):
-        return words(error).removeprefix(f"MCP server {link.name!r}: ")
+        return message_of(error).removeprefix(f"MCP server {link.name!r}: ")
     if isinstance(error, TimeoutError):
         hint = "; if it speaks only the older protocol, try mode='legacy'" if link.mode == "auto" else ""
         return f"it did not answer within {link.connect_timeout:g} s (connect_timeout){hint}"
-    if type(error).__name__ == "MCPError" and words(error) == "Connection closed":
+    if type(error).__name__ == "MCPError" and message_of(error) == "Connection closed":
         return "it ended before it had answered; run the command in a shell to see what it needs"
     if isinstance(error, OSError):
-        return words(error)
+        return message_of(error)
     if type(error).__name__ == "ValidationError":
         return f"it sent an answer that the protocol does not allow: {_first_line(error)}"
-    return told(error)
+    return describe_error(error)
 
 
 def _first_line(error: BaseException) -> str:
@@ -504,4 +506,4 @@ def _first_line(error: BaseException) -> str:
         first = error.errors(include_url=False)[0]  # type: ignore[attr-defined]
         return f"{'.'.join(map(str, first['loc']))}: {first['msg']}"[:300]
     except Exception:
-        return " ".join(words(error).split("\n")[:3])[:300]
+        return " ".join(message_of(error).split("\n")[:3])[:300]

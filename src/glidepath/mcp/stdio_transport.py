@@ -24,15 +24,15 @@ import anyio
 from mcp.shared.message import SessionMessage
 from mcp_types import ErrorData, JSONRPCError, JSONRPCRequest, jsonrpc_message_adapter
 
-from glidepath.errors import shown
+from glidepath.errors import short_repr
 from glidepath.mcp.definitions import clean_text
-from glidepath.mcp.large_messages import OFF_THE_LOOP, is_large, slimmed
+from glidepath.mcp.large_messages import OFF_THE_LOOP, is_large, slim_message
 from glidepath.mcp.mcp_server import ServerLink
-from glidepath.mcp.threading_out import on_a_thread
-from glidepath.plurals import how_many
+from glidepath.mcp.threading_out import run_in_thread
+from glidepath.plurals import pluralize
 from glidepath.sandbox.policy import Boxed, SandboxError
 
-__all__ = ["StdioTransport", "inherited_environment"]
+__all__ = ["StdioTransport", "make_environment"]
 
 INHERITED = ("HOME", "LANG", "LC_ALL", "LOGNAME", "PATH", "SHELL", "TERM", "TMPDIR", "USER")
 READ = 32 << 10
@@ -68,17 +68,17 @@ def _missing(link: ServerLink) -> str:
     return f"there is no command {link.command!r}; install it, or correct the path"
 
 
-def inherited_environment() -> dict[str, str]:
+def make_environment() -> dict[str, str]:
     """The few variables a server gets besides its own: where programs and the home folder are, and no keys."""
     return {name: os.environ[name] for name in INHERITED if not os.environ.get(name, "()").startswith("()")}
 
 
-def _boxed(link: ServerLink) -> Boxed | None:
+def _enter_sandbox(link: ServerLink) -> Boxed | None:
     """The server's command in its sandbox, where it has one; raises `OSError` with what is missing."""
     sandbox = link.sandbox
     if sandbox is None:
         return None
-    path = {**inherited_environment(), **link.env}.get("PATH")
+    path = {**make_environment(), **link.env}.get("PATH")
     program = shutil.which(cast("str", link.command), path=path)
     if program is None:
         raise OSError(_missing(link))
@@ -97,13 +97,13 @@ class Noise:
         self.dropped = 0
         self.stderr = b""
 
-    def told(self) -> str:
+    def describe(self) -> str:
         """The same in words; empty when there was nothing."""
         said = []
         if self.lines:
             said.append(
-                f"it printed {how_many(self.lines, 'line')} on stdout that are not JSON-RPC "
-                f"(the first: {shown(self.first, 80)}); a server must print text on stderr"
+                f"it printed {pluralize(self.lines, 'line')} on stdout that are not JSON-RPC "
+                f"(the first: {short_repr(self.first, 80)}); a server must print text on stderr"
             )
         if self.stderr:
             tail = clean_text(self.stderr.decode(errors="replace"), STDERR_KEPT)
@@ -131,21 +131,21 @@ class StdioTransport:
 
     async def __aenter__(self) -> tuple[Any, Any]:
         link = self._link
-        self._boxed = boxed = _boxed(link)
+        self._boxed = boxed = _enter_sandbox(link)
         try:
             process = subprocess.Popen(  # noqa: S603, ASYNC220 - starting it is the point, and takes a moment
                 [cast("str", link.command), *link.args] if boxed is None else boxed.words,
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
-                env={**inherited_environment(), **link.env} if boxed is None else boxed.env,
+                env={**make_environment(), **link.env} if boxed is None else boxed.env,
                 cwd=link.cwd if boxed is None else boxed.cwd,
                 pass_fds=() if boxed is None else boxed.pass_fds,
                 start_new_session=True,
                 bufsize=0,
             )
             if boxed is not None:
-                boxed.started()
+                boxed.close_start_files()
         except FileNotFoundError:
             raise OSError(_missing(link)) from None
         except (OSError, ValueError) as error:
@@ -180,11 +180,11 @@ class StdioTransport:
         try:
             if self._stdin is not None:
                 self._stdin.close()
-            if not await self._exited(POLITE):
+            if not await self._wait_for_exit(POLITE):
                 self._kill(signal.SIGTERM)
-                if not await self._exited(FIRM):
+                if not await self._wait_for_exit(FIRM):
                     self._kill(signal.SIGKILL)
-                    await self._exited(FIRM)
+                    await self._wait_for_exit(FIRM)
         finally:  # also when the loop itself is closing
             self._kill(signal.SIGKILL)  # whatever it has left behind in its group
             await self._release()
@@ -194,7 +194,7 @@ class StdioTransport:
     def _watch_process(self, loop: asyncio.AbstractEventLoop, process: subprocess.Popen[bytes]) -> None:
         try:
             self._pidfd = os.pidfd_open(process.pid)
-            loop.add_reader(self._pidfd, self._ended, loop)
+            loop.add_reader(self._pidfd, self._on_exit, loop)
         except (AttributeError, OSError, NotImplementedError):  # not on this system: look now and then
             self._close_pidfd()
             self._timer = loop.call_later(LOOK, self._look, loop, process)
@@ -203,9 +203,9 @@ class StdioTransport:
         if process.poll() is None:
             self._timer = loop.call_later(LOOK, self._look, loop, process)
         else:
-            self._ended(loop)
+            self._on_exit(loop)
 
-    def _ended(self, loop: asyncio.AbstractEventLoop) -> None:
+    def _on_exit(self, loop: asyncio.AbstractEventLoop) -> None:
         """It has died: what it wrote last is read, and then nothing more: another process may hold the pipe."""
         self._stop_watching(loop)
         if not self._leaving:
@@ -223,7 +223,7 @@ class StdioTransport:
             os.close(self._pidfd)
             self._pidfd = None
 
-    async def _exited(self, seconds: float) -> bool:
+    async def _wait_for_exit(self, seconds: float) -> bool:
         process = cast("subprocess.Popen[bytes]", self._process)
         loop = asyncio.get_running_loop()
         until, pause = loop.time() + seconds, 0.001
@@ -325,7 +325,7 @@ class StdioTransport:
             return True
         try:
             if is_large(line):
-                data = await on_a_thread(lambda: slimmed(bytes(line)))
+                data = await run_in_thread(lambda: slim_message(bytes(line)))
                 message = jsonrpc_message_adapter.validate_python(data, by_name=False)
             else:
                 message = jsonrpc_message_adapter.validate_json(bytes(line), by_name=False)

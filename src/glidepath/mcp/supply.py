@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from glidepath.events import ToolsChanged
 from glidepath.mcp.artifacts import Artifacts
-from glidepath.mcp.elicitation import Question, combined, question_of
-from glidepath.mcp.found_tool import Found, asking, found_tools
+from glidepath.mcp.elicitation import Question, combine_questions, question_of
+from glidepath.mcp.found_tool import Found, asking, make_tools
 from glidepath.mcp.mcp_server import OfferedTools, ServerLink
 from glidepath.mcp.pins import Verdicts, judge_pins, lock_path
 from glidepath.mcp.resource_tools import resource_tools
@@ -23,12 +23,12 @@ from glidepath.tools.sources import SourceError, SuppliedRun, ToolSupply
 if TYPE_CHECKING:
     from mcp.types import CreateMessageRequestParams, ElicitRequestParams
 
-__all__ = ["McpSupply"]
+__all__ = ["McpToolSource"]
 
 _log = logging.getLogger("glidepath")
 
 
-class McpSupply(ToolSupply, ServerAsked):
+class McpToolSource(ToolSupply, ServerAsked):
     """One server in one loop. Its tools are ordinary tools; calls go through its owner."""
 
     def __init__(self, link: ServerLink) -> None:
@@ -57,7 +57,7 @@ class McpSupply(ToolSupply, ServerAsked):
 
     async def tools(self) -> Sequence[Tool]:
         """The server's tools, once it is connected; raises `SourceError`."""
-        await self.owner.connected()
+        await self.owner.await_listing()
         return self._tools
 
     def attach(self, run: SuppliedRun) -> None:
@@ -79,7 +79,7 @@ class McpSupply(ToolSupply, ServerAsked):
 
     def _look(self, listing: Listing) -> None:
         """The server has said which tools it has, for the first time or once more."""
-        found, problems = found_tools(self, listing)
+        found, problems = make_tools(self, listing)
         for problem in problems:
             _log.warning("%s", problem)
         verdicts = judge_pins(self.link, {one.wire_name: one.definition for one in found.values()})
@@ -113,7 +113,11 @@ class McpSupply(ToolSupply, ServerAsked):
             why = f"not what was pinned in {lock_path(self.link)}"
             self._told.append((self.link.name, *parts, effect, why))
             _log.warning(
-                "MCP server %r: %s: new %s, changed %s, gone %s (%s)", self.link.name, why, *map(_named, parts), effect
+                "MCP server %r: %s: new %s, changed %s, gone %s (%s)",
+                self.link.name,
+                why,
+                *map(_join_names, parts),
+                effect,
             )
 
     def _withdraw(self, before: Mapping[str, Found]) -> None:
@@ -171,7 +175,7 @@ class McpSupply(ToolSupply, ServerAsked):
     @asynccontextmanager
     async def turn(self, call: ServerCall) -> AsyncIterator[None]:
         """While a server of the older protocol may ask back, one call at a time: a question names no call."""
-        listing = await self.owner.connected()
+        listing = await self.owner.await_listing()
         if listing.modern or (self.link.sampling is None and not self.link.elicitation):
             yield
             return
@@ -195,14 +199,14 @@ class McpSupply(ToolSupply, ServerAsked):
         """A model's reply for the server, charged to the run whose call is in flight."""
         from mcp.types import ErrorData
 
-        from glidepath.mcp.sampling import sampled
+        from glidepath.mcp.sampling import answer_sampling
 
         call = call or self._asking()
         if call is None or call.run is None or self.link.sampling is None:
             return ErrorData(code=-32603, message="this server has no running call that could be charged")
         if call.idle is not None:
             call.idle.renew()
-        return await sampled(self, call, params)
+        return await answer_sampling(self, call, params)
 
     async def elicit(self, params: ElicitRequestParams) -> Any:
         """A person's answer for the server: the run pauses, and the call is held open until then."""
@@ -213,26 +217,28 @@ class McpSupply(ToolSupply, ServerAsked):
         if call is None:
             return ElicitResult(action="cancel")
         if not isinstance(question, Question):
-            self.told_off(call, question)
+            self.report_refused_question(call, question)
             return ElicitResult(action="decline")
         if not self.kept or not call.key:
-            self.told_off(call, "nobody can answer after the run has ended; run inside `async with agent:`")
+            self.report_refused_question(
+                call, "nobody can answer after the run has ended; run inside `async with agent:`"
+            )
             return ElicitResult(action="cancel")
-        reason, form = combined(self.link.name, call.name, {"": question})
+        reason, form = combine_questions(self.link.name, call.name, {"": question})
         call.answer = asyncio.get_running_loop().create_future()
         call.kind, call.form = "url" if question.url else "form", question.form
         self.held[call.key] = call
         call.interrupt(NeedsInput(reason, form=form, state='{"held":true}'))
         return await call.answer
 
-    def told_off(self, call: ServerCall, why: str) -> None:
+    def report_refused_question(self, call: ServerCall, why: str) -> None:
         """A question was not asked: the run's events say so."""
         _log.warning("MCP server %r: the question of %s was declined: %s", self.link.name, call.name, why)
         if call.context is not None:
             call.context.report({"declined": why})
 
 
-def _named(names: Sequence[str]) -> str:
+def _join_names(names: Sequence[str]) -> str:
     return ", ".join(names) or "none"
 
 

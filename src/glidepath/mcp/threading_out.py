@@ -10,12 +10,12 @@ from glidepath.tools.threads import ThreadWorker
 T = TypeVar("T")
 
 
-async def on_a_thread(work: Callable[[], T], name: str = "glidepath-mcp") -> T:
+async def run_in_thread(work: Callable[[], T], name: str = "glidepath-mcp") -> T:
     """What `work` returns, computed beside the loop; when the await is cancelled, the thread is let go."""
     worker = ThreadWorker(work, name)
     worker.start()
     try:
-        await worker.finished()
+        await worker.wait_finished()
     except BaseException:
         worker.release()
         raise

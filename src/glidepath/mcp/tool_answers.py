@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from glidepath import _wire
 from glidepath.mcp.definitions import clean_text
 from glidepath.messages import FileBlock, ImageBlock, ResultBlock, TextBlock
-from glidepath.plurals import how_many
+from glidepath.plurals import pluralize
 from glidepath.tools import ToolResult
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ def _within(blocks: list[ResultBlock], artifacts: Artifacts, limit: int) -> str 
     texts = [block.text for block in blocks if isinstance(block, TextBlock)]
     total = sum(map(len, texts))
     if total > limit:
-        note = artifacts.keep("\n".join(texts).encode(), "txt", f"the whole text, {how_many(total, 'character')}")
+        note = artifacts.keep("\n".join(texts).encode(), "txt", f"the whole text, {pluralize(total, 'character')}")
         room = max(0, limit - len(note) - 2)
         cut: list[ResultBlock] = []
         for block in blocks:
@@ -107,7 +107,7 @@ def _link(content: Any) -> str:
     said = [clean_text(str(content.uri), 500)]
     said += [clean_text(str(part), 200) for part in (content.title or content.name, content.mime_type) if part]
     if content.size is not None:
-        said.append(how_many(content.size, "byte"))
+        said.append(pluralize(content.size, "byte"))
     about = f": {clean_text(content.description, 500)}" if content.description else ""
     return f"[link to {', '.join(said)}{about}]"
 
@@ -129,12 +129,12 @@ def _binary(data: str, media_type: str, artifacts: Artifacts) -> ResultBlock:
     if media_type in _IMAGES:
         kind = _kind_of_image(raw)
         if kind is None:
-            return TextBlock(f"[{how_many(len(raw), 'byte')}, not the {media_type} that the server claims]")
+            return TextBlock(f"[{pluralize(len(raw), 'byte')}, not the {media_type} that the server claims]")
         return ImageBlock(media_type=kind, data=raw)
     block = FileBlock(media_type=media_type, data=raw)
     if block.kind and raw:
         return block
     suffix = Path(f"x.{media_type.rpartition('/')[2]}").suffix.lstrip(".") or "bin"
     return TextBlock(
-        artifacts.keep(raw, suffix if suffix.isalnum() else "bin", f"{how_many(len(raw), 'byte')} of {media_type}")
+        artifacts.keep(raw, suffix if suffix.isalnum() else "bin", f"{pluralize(len(raw), 'byte')} of {media_type}")
     )

@@ -5,7 +5,7 @@ The adapters are imported when they are first used, and only then is an SDK need
 
 from typing import TYPE_CHECKING
 
-from glidepath.late import late
+from glidepath.late import lazy_attributes
 from glidepath.messages import Delta, ReasoningDelta, StreamEnd, TextDelta, ThinkingDelta, ToolCallDelta
 from glidepath.models.strings import resolve
 from glidepath.spi import Model, ModelRequest, TokenEstimator, ToolSpec
@@ -38,7 +38,7 @@ __all__ = [
 ]
 
 if not TYPE_CHECKING:
-    __getattr__ = late(
+    __getattr__ = lazy_attributes(
         __name__,
         anthropic=("AnthropicModel",),
         google=("GoogleModel",),

@@ -14,19 +14,19 @@ from glidepath.models.anthropic_client import AnthropicPort
 from glidepath.models.checks import check_name
 from glidepath.models.citations import anthropic_citation
 from glidepath.models.content import (
-    defined,
     higher_report,
-    merged,
+    merge_extras,
     no_setting,
-    parsed,
+    parse_event,
     pieces,
+    require_text,
     schema_words,
-    worded,
+    tools_to_declare,
 )
 from glidepath.models.exchange import Reader
 from glidepath.models.faults import Faults
 from glidepath.models.formats.anthropic_messages import TAKES, THOUGHTS, VENDOR, anthropic_turns, system_of
-from glidepath.models.names import sent_name
+from glidepath.models.names import make_legal_name
 from glidepath.models.strictness import Grammar
 from glidepath.models.thinkers import BEGINS_THINKING, PAUSES, THINKS, bare_claude, claude_can_be_forced
 from glidepath.models.usage_reports import anthropic_searches, anthropic_usage
@@ -112,7 +112,7 @@ class AnthropicModel(VendorModel):
         self.provider = self._port.host.prices
         self.usage_is_billed = self._port.billed
         self._takes = replace(TAKES, vendor=self._port.vendor, by_address=self.host == "anthropic")
-        self._mark, self.cache_write_rate = _cached(cache)
+        self._mark, self.cache_write_rate = _parse_cache_option(cache)
         if type(cache_breakpoints) is not int or not 1 <= cache_breakpoints <= MOST_BREAKPOINTS:
             raise ConfigurationError(f"cache_breakpoints={cache_breakpoints!r} must be a whole number from 1 to 4")
         self._breakpoints = cache_breakpoints
@@ -174,7 +174,7 @@ class AnthropicModel(VendorModel):
             body["output_config"] = {**body.get("output_config", {}), "format": held}
         if request.user is not None and self.usage_is_billed:  # another host may not know the field
             body["metadata"] = {"user_id": request.user}
-        return merged(body, request.extras)
+        return merge_extras(body, request.extras)
 
     @property
     def _bare(self) -> str:
@@ -188,7 +188,7 @@ class AnthropicModel(VendorModel):
             return "auto"
         return request.tool_choice
 
-    def _unasked(self, request: ModelRequest, effort: str | None) -> dict[str, Any]:
+    def _default_thinking(self, request: ModelRequest, effort: str | None) -> dict[str, Any]:
         """The settings for thinking that was not asked for, or cannot be turned off."""
         if THINKS.match(self._bare):
             if effort == "none":
@@ -210,7 +210,7 @@ class AnthropicModel(VendorModel):
     def _depth(self, request: ModelRequest, effort: str | None, cap: int) -> dict[str, Any]:
         """Thinking as asked for, or off if the endpoint would refuse the request with it."""
         if effort in (None, "none") or THINKS.match(self._bare):
-            return self._unasked(request, effort)
+            return self._default_thinking(request, effort)
         if PAUSES.match(self._bare):
             return _adaptive(self._bare, effort)
         budgeted = _BUDGETED.match(self._bare) is not None
@@ -243,7 +243,7 @@ def _with_beta(client: ClaudeClient, body: Mapping[str, Any]) -> dict[str, str] 
     return {"anthropic-beta": ",".join([*own, _BINDING])}
 
 
-def _cached(cache: object) -> tuple[dict[str, str] | None, str | None]:
+def _parse_cache_option(cache: object) -> tuple[dict[str, str] | None, str | None]:
     """The mark and the price of a cache of this lifetime; True means five minutes."""
     if cache is False:
         return None, None
@@ -257,13 +257,13 @@ def _cached(cache: object) -> tuple[dict[str, str] | None, str | None]:
 
 
 def _tools(request: ModelRequest, choice: str, grammar: Grammar | None) -> dict[str, Any]:
-    if declared := defined(request):
+    if declared := tools_to_declare(request):
         # The choice stays the same even if no tool may be called: changing it would lose the cache of all messages.
         tools = [_tool(tool, None if grammar is None else grammar.parameters(tool, request)) for tool in declared]
         named = {"auto": {"type": "auto"}, "required": {"type": "any"}, "none": {"type": "none"}}
-        return {"tools": tools, "tool_choice": named.get(choice, {"type": "tool", "name": sent_name(choice)})}
+        return {"tools": tools, "tool_choice": named.get(choice, {"type": "tool", "name": make_legal_name(choice)})}
     used = {
-        sent_name(call.name): None
+        make_legal_name(call.name): None
         for message in request.messages
         if isinstance(message, AssistantMessage)
         for call in message.tool_calls
@@ -276,13 +276,13 @@ def _tools(request: ModelRequest, choice: str, grammar: Grammar | None) -> dict[
 
 
 def _tool(tool: ToolSpec, closed: object) -> dict[str, Any]:
-    made = {"name": sent_name(tool.name), "description": tool.description, "input_schema": tool.parameters}
+    made = {"name": make_legal_name(tool.name), "description": tool.description, "input_schema": tool.parameters}
     return made if closed is None else {**made, "input_schema": closed, "strict": True}
 
 
 def _forces(request: ModelRequest) -> bool:
     """Whether the tool choice forces a call."""
-    return bool(defined(request)) and request.tool_choice not in ("auto", "none")
+    return bool(tools_to_declare(request)) and request.tool_choice not in ("auto", "none")
 
 
 def _no_thinking(request: ModelRequest, *, budgeted: bool, fixed: bool) -> str:
@@ -336,60 +336,62 @@ class _Reader(Reader):
     def read(self, name: str, data: str) -> Iterable[Delta]:
         if data.startswith("[DONE]"):  # some gateways send it
             return
-        event = parsed(data)
+        event = parse_event(data)
         kind = event.get("type") or name
         if kind == "content_block_delta":
             yield from self._delta(event["index"], event["delta"])
         elif kind == "content_block_start":
-            yield from self._opened(event["index"], event["content_block"])
+            yield from self._open_block(event["index"], event["content_block"])
         elif kind == "content_block_stop":
-            yield from self._closed(event["index"])
+            yield from self._close_block(event["index"])
         elif kind == "message_start":
             message = event["message"]
             self._count(message.get("usage"))
-            self.told(response_id=message.get("id"), model=message.get("model"))
+            self.add_reply_info(response_id=message.get("id"), model=message.get("model"))
         elif kind == "message_delta":
             self._stop = event["delta"].get("stop_reason") or self._stop
-            self.told(stop_sequence=event["delta"].get("stop_sequence"))
+            self.add_reply_info(stop_sequence=event["delta"].get("stop_sequence"))
             self._why = (event["delta"].get("stop_details") or {}).get("explanation") or self._why
             self._count(event.get("usage"))
         elif kind == "message_stop":
             stop = self.stop(self._stop, _REASONS)
-            yield from self.end(stop, self._used(), self.faults.clean(self._why))
+            yield from self.end(stop, self._read_usage(), self.faults.clean(self._why))
         elif kind == "error":
             raise self.faults.refusal(None, event)
 
-    def _opened(self, index: int, block: dict[str, Any]) -> Iterable[Delta]:
+    def _open_block(self, index: int, block: dict[str, Any]) -> Iterable[Delta]:
         self._blocks[index] = block
         if block["type"] == "tool_use":
             self.silent = False
             block["place"] = self.calls
             self.calls += 1
-            yield ToolCallDelta(index=block["place"], id=worded(block.get("id") or ""), name=self.called(block["name"]))
+            yield ToolCallDelta(
+                index=block["place"], id=require_text(block.get("id") or ""), name=self.resolve_tool_name(block["name"])
+            )
         elif block["type"] == "text":
             block["start"] = self.text
             if block.get("text"):
-                yield self.said(block["text"])
+                yield self.add_text(block["text"])
         elif block["type"] == "thinking" and block.get("thinking"):
-            yield self.thought(block["thinking"])
+            yield self.add_thinking(block["thinking"])
 
     def _delta(self, index: int, delta: Mapping[str, Any]) -> Iterable[Delta]:
         kind = delta["type"]
         if kind == "text_delta":
-            yield self.said(delta["text"])
+            yield self.add_text(delta["text"])
         elif kind == "input_json_delta":
             block = self._blocks[index]
             if "place" in block:
                 block["input"] = None if delta["partial_json"] else block.get("input")
-                yield ToolCallDelta(index=block["place"], arguments=worded(delta["partial_json"]))
+                yield ToolCallDelta(index=block["place"], arguments=require_text(delta["partial_json"]))
             elif "written" in block:
-                block["input"].append(worded(delta["partial_json"]))
+                block["input"].append(require_text(delta["partial_json"]))
             else:  # one of the provider's own tools: not a call of ours, and sent back unchanged
-                block["input"], block["written"] = [worded(delta["partial_json"])], True
+                block["input"], block["written"] = [require_text(delta["partial_json"])], True
         elif kind == "thinking_delta":
             block = self._blocks[index]
             block["thinking"] = block.get("thinking", "") + delta["thinking"]
-            yield self.thought(delta["thinking"])
+            yield self.add_thinking(delta["thinking"])
         elif kind == "signature_delta":
             block = self._blocks[index]
             block["signature"] = block.get("signature", "") + delta["signature"]
@@ -397,39 +399,39 @@ class _Reader(Reader):
             block = self._blocks[index]
             block["citations"] = [*(block.get("citations") or ()), delta["citation"]]
 
-    def _closed(self, index: int) -> Iterable[Delta]:
+    def _close_block(self, index: int) -> Iterable[Delta]:
         block = self._blocks.pop(index, {})
         kind = block.get("type")
         if kind == "tool_use" and block.get("input"):  # it came all at once
             yield ToolCallDelta(index=block["place"], arguments=_wire.encode(block["input"]).decode())
         if kind == "text" and block.get("citations"):
-            yield self._cited(block)
+            yield self._read_citations(block)
         # Blocks of the provider's own tools, and unknown ones, are sent back unchanged.
         provider_tool = kind not in (None, "text", "tool_use", *THOUGHTS)
         if provider_tool and block.pop("written", None) is not None:
-            block["input"] = parsed("".join(block["input"]) or "{}")
+            block["input"] = parse_event("".join(block["input"]) or "{}")
         if provider_tool or kind == "redacted_thinking" or (kind == "thinking" and block.get("signature")):
             self.silent = False
-            yield self.kept(VENDOR, block)
+            yield self.keep_item(VENDOR, block)
 
-    def _cited(self, block: Mapping[str, Any]) -> Delta:
+    def _read_citations(self, block: Mapping[str, Any]) -> Delta:
         """The citations of a text; they follow it."""
         start, end = block["start"], self.text
         cites = [anthropic_citation(one, start, end) for one in block["citations"]]
         item = {"type": "text", "length": end - start, "citations": block["citations"]}
-        return self.kept(VENDOR, item, cites=cites)
+        return self.keep_item(VENDOR, item, cites=cites)
 
     def _count(self, usage: Mapping[str, Any] | None) -> None:
         """Later figures are totals; a missing or null one changes nothing."""
         self._usage.update({name: value for name, value in (usage or {}).items() if value is not None})
         if self._usage:
-            self._total = higher_report(self._total, self._summed())
+            self._total = higher_report(self._total, self._sum_usage())
 
-    def _used(self) -> Usage | None:
-        self.told(service_tier=self._usage.get("service_tier"))
+    def _read_usage(self) -> Usage | None:
+        self.add_reply_info(service_tier=self._usage.get("service_tier"))
         self.searches = anthropic_searches(self._usage)
         return self._total
 
-    def _summed(self) -> Usage:
+    def _sum_usage(self) -> Usage:
         given = self._usage
         return anthropic_usage(given)

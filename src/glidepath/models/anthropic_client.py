@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from glidepath.errors import ConfigurationError, needed
+from glidepath.errors import ConfigurationError, require_extra
 from glidepath.models.checks import check_headers, check_key, check_url, site
 from glidepath.models.clients import Clients, sdk_options
 from glidepath.models.faults import Faults
@@ -77,10 +77,10 @@ def _client(host: str, key: str | None, base_url: str | None, headers: Mapping[s
 
 def claude_sdk(extra: str) -> Any:
     """The SDK; raises `ConfigurationError` naming the extra that brings it."""
-    return needed("anthropic", "Anthropic models need the anthropic package", extra)
+    return require_extra("anthropic", "Anthropic models need the anthropic package", extra)
 
 
-def settled(client: ClaudeClient) -> ClaudeClient:
+def prepare_client(client: ClaudeClient) -> ClaudeClient:
     """The client, checked and ready."""
     check_url(str(client.base_url))
     return with_platform(client, "anthropic")
@@ -96,4 +96,4 @@ def _direct(key: str | None, base_url: str | None, headers: Mapping[str, str] | 
     if client.api_key is None and client.auth_token is None and getattr(client, "credentials", None) is None:
         raise ConfigurationError(_NO_KEY)
     check_key(client.api_key, "ANTHROPIC_API_KEY")
-    return settled(client)
+    return prepare_client(client)

@@ -8,7 +8,7 @@ from types import ModuleType
 from typing import Any
 
 from glidepath.errors import ConfigurationError, install_line
-from glidepath.models.anthropic_client import SHOWN, claude_sdk, settled
+from glidepath.models.anthropic_client import SHOWN, claude_sdk, prepare_client
 from glidepath.models.checks import check_key, check_url, site
 from glidepath.models.clients import sdk_options
 from glidepath.models.hosts import HOSTS, own_key, setting
@@ -34,7 +34,7 @@ def _bedrock(key: str | None, base_url: str | None, headers: Mapping[str, str] |
             "there is no key for Bedrock: set the environment variable AWS_BEARER_TOKEN_BEDROCK, or pass api_key=; "
             f"for AWS credentials (profiles, roles) {install_line('bedrock')}"
         )
-    return settled(client)
+    return prepare_client(client)
 
 
 def _vertex(key: str | None, base_url: str | None, headers: Mapping[str, str] | None) -> Any:
@@ -55,7 +55,7 @@ def _vertex(key: str | None, base_url: str | None, headers: Mapping[str, str] | 
         base_url=base_url,
         **sdk_options(sdk, headers),
     )
-    return settled(client)
+    return prepare_client(client)
 
 
 def _check_foreign(name: str, key: str | None, base_url: str | None) -> None:

@@ -38,7 +38,7 @@ IMPOSSIBLE = -9999.0
 # --- reasoning ------------------------------------------------------------------------------------------------
 
 
-def held(item: Mapping[str, Any], *, text: int, calls: int, cites: Sequence[Citation] = ()) -> str:
+def encode_held_item(item: Mapping[str, Any], *, text: int, calls: int, cites: Sequence[Citation] = ()) -> str:
     """A provider's own item, unchanged, with its place: after this many characters of text and this many calls.
 
     `cites` are the sources it names, for `AssistantMessage.citations`.
@@ -91,7 +91,7 @@ def arguments(call: ToolCall) -> str:
 _ADDED = ("tools", "include")
 
 
-def merged(body: dict[str, Any], extras: Mapping[str, Any] | None) -> dict[str, Any]:
+def merge_extras(body: dict[str, Any], extras: Mapping[str, Any] | None) -> dict[str, Any]:
     """The request with the application's own fields on top; a field set to None is left out.
 
     `tools` and `include` are added to ours: the provider's own tools, such as web search, and further output.
@@ -112,7 +112,7 @@ def merged(body: dict[str, Any], extras: Mapping[str, Any] | None) -> dict[str, 
     return body
 
 
-def defined(request: ModelRequest) -> tuple[ToolSpec, ...]:
+def tools_to_declare(request: ModelRequest) -> tuple[ToolSpec, ...]:
     """The tools to declare: all tools of the run, so that the prefix is the same even if some may not be called.
 
     A request that was built without `defined_tools` declares its `tools`.
@@ -120,12 +120,12 @@ def defined(request: ModelRequest) -> tuple[ToolSpec, ...]:
     return request.defined_tools or request.tools
 
 
-def sent_choice(request: ModelRequest) -> str:
+def tool_choice_to_send(request: ModelRequest) -> str:
     """The tool choice to send: "none" if no tool may be called, although some are defined."""
     return request.tool_choice if request.tools else "none"
 
 
-def known_by(request: ModelRequest, *, metadata: bool) -> dict[str, Any]:
+def user_fields(request: ModelRequest, *, metadata: bool) -> dict[str, Any]:
     """OpenAI's fields for the user and the metadata of a run, if it has them."""
     fields: dict[str, Any] = {} if request.user is None else {"safety_identifier": request.user}
     if metadata and request.metadata:
@@ -178,7 +178,7 @@ def higher_report(before: Usage | None, now: Usage) -> Usage:
     return Usage(given.input, written.output, given.cache_read, given.cache_write, written.reasoning)
 
 
-def parsed(data: str) -> Any:
+def parse_event(data: str) -> Any:
     """The JSON of an event; Python's own parser accepts what some servers write: NaN, and lone surrogates."""
     try:
         return _wire.loads(data)
@@ -186,7 +186,7 @@ def parsed(data: str) -> Any:
         return json.loads(data)
 
 
-def worded(text: object) -> str:
+def require_text(text: object) -> str:
     """This text; raises `TypeError` for anything else."""
     if isinstance(text, str):
         return text
@@ -198,7 +198,7 @@ class VendorReply:
 
     def __init__(self, request: ModelRequest, faults: Faults, unknown: set[str]) -> None:
         self.faults = faults
-        self._names = ToolNames(tool.name for tool in defined(request))
+        self._names = ToolNames(tool.name for tool in tools_to_declare(request))
         self._tokens: list[TokenLogprob] | None = None if request.logprobs is None else []
         self.text = 0
         self.calls = 0
@@ -214,50 +214,50 @@ class VendorReply:
         self._unknown = unknown
         self._half = ""
 
-    def said(self, text: str) -> TextDelta:
+    def add_text(self, text: str) -> TextDelta:
         """A piece of visible text."""
         self.silent = False
-        if self._half or not worded(text).isascii():
+        if self._half or not require_text(text).isascii():
             text = self._whole(text)
         self.text += len(text)
         return TextDelta(text)
 
-    def called(self, name: object) -> str:
+    def resolve_tool_name(self, name: object) -> str:
         """Our own name for the tool that is called."""
-        return self._names.ours(worded(name))
+        return self._names.ours(require_text(name))
 
-    def thought(self, text: str) -> ThinkingDelta:
+    def add_thinking(self, text: str) -> ThinkingDelta:
         """A piece of thinking."""
         self.silent = False
-        return ThinkingDelta(clean(worded(text)))
+        return ThinkingDelta(clean(require_text(text)))
 
     def _whole(self, text: str) -> str:
         """The text joined to the surrogate that came before it, and without a lone one at its end."""
-        text, self._half = self._half + worded(text), ""
+        text, self._half = self._half + require_text(text), ""
         if "\ud800" <= text[-1:] <= "\udbff":
             text, self._half = text[:-1], text[-1]
         return clean(text)
 
-    def kept(
+    def keep_item(
         self, vendor: str, item: Mapping[str, Any], *, cites: Sequence[Citation] = (), first: bool = False
     ) -> ReasoningDelta:
         """The delta for a provider's own item, in its place: after what has come so far, or before all of it."""
         text, calls = (0, 0) if first else (self.text, self.calls)
-        return ReasoningDelta(opaque=held(item, text=text, calls=calls, cites=cites), vendor=vendor)
+        return ReasoningDelta(opaque=encode_held_item(item, text=text, calls=calls, cites=cites), vendor=vendor)
 
-    def told(self, **facts: object) -> None:
+    def add_reply_info(self, **facts: object) -> None:
         """What the provider says about the reply: fields of `ReplyInfo`."""
         self.info.update({name: clean(fact)[:200] for name, fact in facts.items() if fact and isinstance(fact, str)})
 
-    def weighed(self, entries: Iterable[Mapping[str, Any]] | None) -> None:
+    def add_logprobs(self, entries: Iterable[Mapping[str, Any]] | None) -> None:
         """Tokens with their probabilities, as OpenAI writes them; empty unless asked for."""
         if self._tokens is None:
             return
         for entry in entries or ():
             if len(self._tokens) == MOST_TOKENS:
                 return
-            top = [_weighed(other) for other in entry.get("top_logprobs") or ()]
-            self._tokens.append(TokenLogprob(*_weighed(entry), tuple(top)))
+            top = [_read_logprob(other) for other in entry.get("top_logprobs") or ()]
+            self._tokens.append(TokenLogprob(*_read_logprob(entry), tuple(top)))
 
     @property
     def weights(self) -> tuple[TokenLogprob, ...]:
@@ -296,7 +296,7 @@ class VendorReply:
         yield StreamEnd(stop, usage, ReplyInfo(**info) if info else None)
 
 
-def _weighed(entry: Mapping[str, Any]) -> tuple[str, float]:
+def _read_logprob(entry: Mapping[str, Any]) -> tuple[str, float]:
     """A token and its log probability; minus infinity becomes OpenAI's value for it."""
     logprob = float(entry["logprob"])
-    return clean(worded(entry["token"])), logprob if math.isfinite(logprob) else IMPOSSIBLE
+    return clean(require_text(entry["token"])), logprob if math.isfinite(logprob) else IMPOSSIBLE

@@ -41,13 +41,13 @@ async def answer(open_stream: Callable[[], Any], reader: Reader) -> AsyncGenerat
     """The deltas of one reply; raises only `ModelError` kinds."""
     async with aclosing(_events(open_stream, reader)) as events:
         async for name, data in events:
-            for delta in _guarded(reader.read, reader.faults, name, data):
+            for delta in _read_guarded(reader.read, reader.faults, name, data):
                 yield delta
-    for delta in _guarded(reader.finish, reader.faults):
+    for delta in _read_guarded(reader.finish, reader.faults):
         yield delta
 
 
-def _guarded(read: Callable[..., Iterable[Delta]], faults: Faults, *given: str) -> list[Delta]:
+def _read_guarded(read: Callable[..., Iterable[Delta]], faults: Faults, *given: str) -> list[Delta]:
     """The reader's deltas; an event that it cannot read counts as a broken connection and is retried."""
     try:
         return list(read(*given))
@@ -67,7 +67,7 @@ async def _events(open_stream: Callable[[], Any], reply: VendorReply) -> AsyncGe
         response = await (await open_stream()).__aenter__()
         chunks = response.iter_bytes()
         for header in _REQUEST_IDS:
-            reply.told(request_id=reply.info.get("request_id") or response.headers.get(header))
+            reply.add_reply_info(request_id=reply.info.get("request_id") or response.headers.get(header))
         begun = False
         if str(response.headers.get("content-type", "")).startswith(AWS_KIND):
             events, begun = AwsEvents(), True
@@ -80,7 +80,7 @@ async def _events(open_stream: Callable[[], Any], reply: VendorReply) -> AsyncGe
         for event in events.finish():
             yield event
     except Exception as error:
-        failure = reply.faults.explain(error) if response is not None else reply.faults.unsent(error)
+        failure = reply.faults.explain(error) if response is not None else reply.faults.make_unsent_error(error)
     finally:
         if response is not None:
             await run_out(response.close, chunks)

@@ -112,7 +112,7 @@ class Faults:
             return self.refusal(status, body, headers, str(getattr(error, "message", None) or error))
         return self._transport(error)
 
-    def unsent(self, error: BaseException) -> ModelError:
+    def make_unsent_error(self, error: BaseException) -> ModelError:
         """The error for an exception before any answer: retrying does not help a request that cannot be written."""
         if isinstance(error, TypeError | ValueError | RecursionError) and _status(error) is None:
             said = self.clean(error, 200)

@@ -11,7 +11,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from glidepath import _wire
-from glidepath.errors import ConfigurationError, ModelError, RefusedError, RejectedError, TransientError, needed
+from glidepath.errors import ConfigurationError, ModelError, RefusedError, RejectedError, TransientError, require_extra
 from glidepath.messages import Delta, SystemMessage, ToolCallDelta, Usage
 from glidepath.models.checks import check_headers, check_key, check_name, check_url
 from glidepath.models.citations import google_citations
@@ -19,17 +19,17 @@ from glidepath.models.clients import Clients
 from glidepath.models.content import (
     VendorReply,
     check_stops,
-    defined,
     higher_report,
-    merged,
+    merge_extras,
     schema_words,
-    sent_choice,
+    tool_choice_to_send,
+    tools_to_declare,
 )
 from glidepath.models.exchange import run_out
 from glidepath.models.faults import Faults
 from glidepath.models.formats.google_contents import VENDOR, google_contents
 from glidepath.models.hosts import find_host, key_advice, own_key, setting
-from glidepath.models.names import sent_name
+from glidepath.models.names import make_legal_name
 from glidepath.models.sse import Lines
 from glidepath.models.thinkers import LEVELED, UNTHINKING
 from glidepath.models.usage_reports import gemini_media, gemini_searches, gemini_usage
@@ -148,7 +148,7 @@ class GoogleModel(VendorModel):
             for delta in reader.finish():
                 yield delta
         except Exception as error:
-            failure = self._explain(error, responses) if responses else self._faults.unsent(error)
+            failure = self._explain(error, responses) if responses else self._faults.make_unsent_error(error)
         finally:
             _response.set(None)
             if chunks is not None:
@@ -174,7 +174,7 @@ class GoogleModel(VendorModel):
         leveled = LEVELED.match(self.name) is not None
         body: dict[str, Any] = {"contents": google_contents(request.messages, leveled=leveled)}
         system = [request.system_prompt, *[m.content for m in request.messages if type(m) is SystemMessage]]
-        tools = defined(request)
+        tools = tools_to_declare(request)
         if request.output_schema is not None and not request.tools and not leveled:
             tools = ()  # an enforced schema is worth more than the cache of a last call
         if request.output_schema is not None and tools and not leveled:
@@ -186,7 +186,7 @@ class GoogleModel(VendorModel):
                 {
                     "functionDeclarations": [
                         {
-                            "name": sent_name(tool.name),
+                            "name": make_legal_name(tool.name),
                             "description": tool.description,
                             "parametersJsonSchema": tool.parameters,
                         }
@@ -195,7 +195,7 @@ class GoogleModel(VendorModel):
                 }
             ]
             held = any(request.strict_tools if tool.strict is None else tool.strict for tool in tools)
-            body["toolConfig"] = {"functionCallingConfig": _choice(sent_choice(request), held=held)}
+            body["toolConfig"] = {"functionCallingConfig": _choice(tool_choice_to_send(request), held=held)}
         check_stops("Gemini", request.stop_sequences, _MOST_STOPS)
         wanted = {
             "maxOutputTokens": request.max_output_tokens,
@@ -215,10 +215,10 @@ class GoogleModel(VendorModel):
             settings["responseJsonSchema"] = request.output_schema
         extras = dict(request.extras or {})
         given = extras.pop("generationConfig", None)
-        settings = merged(settings, given if isinstance(given, Mapping) else None)
+        settings = merge_extras(settings, given if isinstance(given, Mapping) else None)
         if settings:
             body["generationConfig"] = settings
-        return merged(body, extras)
+        return merge_extras(body, extras)
 
 
 class _Linked:
@@ -236,7 +236,7 @@ class _Linked:
         self.client.close()
 
 
-async def _bound(request: httpx.Request) -> None:
+async def _set_connect_timeout(request: httpx.Request) -> None:
     """Set the connect timeout: the SDK has only one for the whole call."""
     request.extensions["timeout"] = {**request.extensions.get("timeout", {}), "connect": _patience.get()}
 
@@ -266,13 +266,13 @@ async def _lines(response: httpx.Response) -> AsyncGenerator[str, None]:
 
 
 def _client(key: str | None, base_url: str | None, headers: Mapping[str, str] | None, *, vertex: bool) -> _Linked:
-    genai = needed("google.genai", "Google models need the google-genai package", "google")
+    genai = require_extra("google.genai", "Google models need the google-genai package", "google")
     try:
         http = import_module("httpx2")
     except ImportError:
         http = import_module("httpx")
     limits = http.Limits(max_connections=None, max_keepalive_connections=100)  # runs are limited elsewhere
-    hooks = {"request": [_bound], "response": [_remember]}
+    hooks = {"request": [_set_connect_timeout], "response": [_remember]}
     connections = http.AsyncClient(timeout=None, follow_redirects=True, limits=limits, event_hooks=hooks)
     options: dict[str, Any] = {"httpx_async_client": connections}
     if base_url is not None:
@@ -309,7 +309,7 @@ def _choice(choice: str, *, held: bool) -> dict[str, Any]:
     modes = {"auto": "VALIDATED" if held else "AUTO", "required": "ANY", "none": "NONE"}
     if choice in modes:
         return {"mode": modes[choice]}
-    return {"mode": "ANY", "allowedFunctionNames": [sent_name(choice)]}
+    return {"mode": "ANY", "allowedFunctionNames": [make_legal_name(choice)]}
 
 
 def _thinking(name: str, effort: str, *, leveled: bool) -> dict[str, Any]:
@@ -343,7 +343,7 @@ class _Reader(VendorReply):
 
     def read(self, chunk: GenerateContentResponse) -> Iterable[Delta]:
         if "model" not in self.info:  # every chunk repeats it
-            self.told(response_id=chunk.response_id, model=chunk.model_version)
+            self.add_reply_info(response_id=chunk.response_id, model=chunk.model_version)
         if chunk.usage_metadata is not None:
             before, self._usage = self._usage, higher_report(self._usage, gemini_usage(chunk.usage_metadata))
             if self._usage is not before:
@@ -359,7 +359,7 @@ class _Reader(VendorReply):
                 queries = candidate.grounding_metadata.web_search_queries
                 self.searches = gemini_searches(queries, each=self.bills_each_query) or self.searches
             if candidate.logprobs_result is not None:
-                self.weighed(_weights(candidate.logprobs_result))
+                self.add_logprobs(_weights(candidate.logprobs_result))
             if candidate.finish_reason is not None:
                 self._reason = _word(candidate.finish_reason)
                 self._why = self.faults.clean(getattr(candidate, "finish_message", None) or "", 200)
@@ -372,37 +372,39 @@ class _Reader(VendorReply):
             raise TransientError(f"the model wrote a malformed call ({self._reason}) {self._why}".rstrip())
         cites = [] if self._grounds is None else list(google_citations(self._grounds, "".join(self._texts)))
         if cites:
-            yield self.kept(VENDOR, {"on": "cited"}, cites=cites)
+            yield self.keep_item(VENDOR, {"on": "cited"}, cites=cites)
         yield from self.end(self.stop(self._reason, _REASONS), self._usage, self._why)
 
     def _part(self, part: Part) -> Iterable[Delta]:
         call = part.function_call
         signature = part.thought_signature
-        if call is None and part.text is None and (own := _dumped(part)):
+        if call is None and part.text is None and (own := _dump_part(part)):
             self.silent = False  # from the provider's own tools: sent back unchanged
-            yield self.kept(VENDOR, {"on": "part", "part": own})
+            yield self.keep_item(VENDOR, {"on": "part", "part": own})
             return
         if signature is not None:
             on = "call" if call is not None else "text"
             item = {"on": on, "signature": base64.b64encode(signature).decode()}
             self.silent = False
-            yield self.kept(VENDOR, item)
+            yield self.keep_item(VENDOR, item)
         if call is not None:
             given = _wire.encode(call.args or {}).decode()
             self.silent = False
-            yield ToolCallDelta(index=self.calls, id=call.id or "", name=self.called(call.name or ""), arguments=given)
+            yield ToolCallDelta(
+                index=self.calls, id=call.id or "", name=self.resolve_tool_name(call.name or ""), arguments=given
+            )
             self.calls += 1
         elif part.text and part.thought:
-            yield self.thought(part.text)
+            yield self.add_thinking(part.text)
         elif part.text:
-            said = self.said(part.text)
+            said = self.add_text(part.text)
             self._texts.append(said.text)
             yield said
         if signature is not None and call is None:
-            yield self.kept(VENDOR, {"on": "cut"})
+            yield self.keep_item(VENDOR, {"on": "cut"})
 
 
-def _dumped(part: Part) -> dict[str, Any]:
+def _dump_part(part: Part) -> dict[str, Any]:
     """A part that is neither text nor a call, in the form to send back; empty if it is only a signature."""
     dumped: dict[str, Any] = part.model_dump(mode="json", by_alias=True, exclude_none=True)
     return dumped if set(dumped) - {"thoughtSignature", "thought"} else {}

@@ -344,7 +344,8 @@ def own_key(host: ModelHost, url: str, api_key: str | None) -> str | None:
         return api_key
     if not host.owns(url):
         raise ConfigurationError(
-            f"{host.key} is sent to {' and '.join(_shown(site) for site in host.sites)} only, and this is another "
+            f"{host.key} is sent to {' and '.join(_format_site(site) for site in host.sites)} only, and this is "
+            "another "
             "address: pass api_key=, or use 'openai-compatible:NAME@ADDRESS' for a server that needs no key"
         )
     found = os.environ.get(host.key)
@@ -407,5 +408,5 @@ def setting(variable: str) -> str | None:
     return os.environ.get(variable) or None
 
 
-def _shown(site: str) -> str:
+def _format_site(site: str) -> str:
     return f"*{site}" if site.startswith(".") else site

@@ -15,7 +15,7 @@ _TAIL = 8
 
 
 @lru_cache(maxsize=4096)
-def sent_name(name: str) -> str:
+def make_legal_name(name: str) -> str:
     """The name to send: the name itself if it is legal, else a legal name that is unique to it.
 
     It depends only on the name, so that a call in the history keeps it in every request.
@@ -35,7 +35,7 @@ class ToolNames:
     __slots__ = ("_ours",)
 
     def __init__(self, names: Iterable[str]) -> None:
-        self._ours = {sent: name for name in names if (sent := sent_name(name)) != name}
+        self._ours = {sent: name for name in names if (sent := make_legal_name(name)) != name}
 
     def ours(self, name: str) -> str:
         """Our own name for a tool the model called."""

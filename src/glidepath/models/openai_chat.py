@@ -11,21 +11,21 @@ from glidepath.models.chat_calls import ChatCalls
 from glidepath.models.citations import chat_citation
 from glidepath.models.content import (
     check_stops,
-    defined,
     higher_report,
-    known_by,
-    merged,
+    merge_extras,
     no_setting,
-    parsed,
+    parse_event,
     schema_words,
-    sent_choice,
+    tool_choice_to_send,
+    tools_to_declare,
+    user_fields,
 )
 from glidepath.models.exchange import Reader
 from glidepath.models.faults import Faults
 from glidepath.models.formats.chat_messages import VENDOR, chat_messages
 from glidepath.models.hosts import HOSTS, Quirks, effort_for, matches
-from glidepath.models.names import sent_name
-from glidepath.models.openai_client import OpenAIModel, named_output
+from glidepath.models.names import make_legal_name
+from glidepath.models.openai_client import OpenAIModel, make_output_format
 from glidepath.models.strictness import strict_parameters
 from glidepath.models.thinkers import REASONING
 from glidepath.models.usage_reports import anthropic_searches, chat_bill, chat_media, chat_usage
@@ -59,7 +59,7 @@ class OpenAIChatModel(OpenAIModel):
     vendor = VENDOR
     usual = "openai-chat"
 
-    def _adapted(self, quirks: Quirks) -> Quirks:
+    def _adapt_quirks(self, quirks: Quirks) -> Quirks:
         vendor = "OpenAI chat completions" if self._official else self.host
         quirks = replace(quirks, takes=replace(quirks.takes, vendor=vendor))
         if not REASONING.match(self.name):
@@ -86,9 +86,9 @@ class OpenAIChatModel(OpenAIModel):
         body: dict[str, Any] = {"model": self.name, "messages": messages, "stream": True}
         if quirks.stream_options:
             body["stream_options"] = {"include_usage": True}
-        if tools := defined(request):
+        if tools := tools_to_declare(request):
             body["tools"] = [_tool(tool, request) for tool in tools]
-            body["tool_choice"] = _choice(self._chosen(request, body), named=quirks.named_choice)
+            body["tool_choice"] = _choice(self._choose_tool_choice(request, body), named=quirks.named_choice)
         if request.max_output_tokens is not None:
             body[quirks.cap] = request.max_output_tokens
         body.update(self._sampling(request))
@@ -110,12 +110,12 @@ class OpenAIChatModel(OpenAIModel):
         body.update(self._caching)
         if self._official:  # another host may not know the fields
             stored = (request.extras or {}).get("store") is True  # the endpoint refuses metadata otherwise
-            body.update(known_by(request, metadata=stored))
-        return merged(body, request.extras)
+            body.update(user_fields(request, metadata=stored))
+        return merge_extras(body, request.extras)
 
-    def _chosen(self, request: ModelRequest, body: dict[str, Any]) -> str:
+    def _choose_tool_choice(self, request: ModelRequest, body: dict[str, Any]) -> str:
         """The tool choice to send. If thinking allows only "auto", either thinking or the choice gives way."""
-        choice = sent_choice(request)
+        choice = tool_choice_to_send(request)
         if choice == "auto" or not self._quirks.thinking_switch:
             return choice
         if not request.tools:
@@ -128,7 +128,7 @@ class OpenAIChatModel(OpenAIModel):
     def _reasoning(self, request: ModelRequest) -> str | None:
         """The effort to ask for. If tools and reasoning are refused together, reasoning gives way."""
         quirks, effort = self._quirks, request.reasoning
-        if not defined(request) or not matches(quirks.plain_tools, self.name):
+        if not tools_to_declare(request) or not matches(quirks.plain_tools, self.name):
             return effort
         if effort_for(quirks, self.name, "none") != "none":
             return effort  # reasoning cannot be turned off: the endpoint decides
@@ -154,7 +154,7 @@ class OpenAIChatModel(OpenAIModel):
 
 def _tool(tool: ToolSpec, request: ModelRequest) -> dict[str, Any]:
     function: dict[str, Any] = {
-        "name": sent_name(tool.name),
+        "name": make_legal_name(tool.name),
         "description": tool.description,
         "parameters": tool.parameters,
     }
@@ -167,7 +167,7 @@ def _tool(tool: ToolSpec, request: ModelRequest) -> dict[str, Any]:
 def _choice(choice: str, *, named: bool) -> Any:
     if choice in ("auto", "required", "none"):
         return choice
-    return {"type": "function", "function": {"name": sent_name(choice)}} if named else "required"
+    return {"type": "function", "function": {"name": make_legal_name(choice)}} if named else "required"
 
 
 def _format(wanted: Mapping[str, Any], quirks: Quirks) -> dict[str, Any]:
@@ -176,7 +176,7 @@ def _format(wanted: Mapping[str, Any], quirks: Quirks) -> dict[str, Any]:
         return {}
     if quirks.schema == "json":
         return {"response_format": {"type": "json_object"}}
-    return {"response_format": {"type": "json_schema", "json_schema": named_output(wanted)}}
+    return {"response_format": {"type": "json_schema", "json_schema": make_output_format(wanted)}}
 
 
 # --- the reply ------------------------------------------------------------------------------------------------
@@ -200,13 +200,13 @@ class ChatReader(Reader):
         if data.startswith("[DONE]"):
             yield from self._end()
             return
-        chunk = parsed(data)
+        chunk = parse_event(data)
         if chunk.get("error") or chunk.get("object") == "error":
             raise self.faults.refusal(None, chunk)
         if "model" not in self.info and chunk.get("model"):  # every chunk repeats it
-            self.told(response_id=chunk.get("id"), model=chunk["model"])
+            self.add_reply_info(response_id=chunk.get("id"), model=chunk["model"])
         if chunk.get("service_tier"):
-            self.told(service_tier=chunk["service_tier"])
+            self.add_reply_info(service_tier=chunk["service_tier"])
         if used := chunk.get("usage") or ("x_groq" in chunk and chunk["x_groq"].get("usage")):
             before, self._usage = self._usage, higher_report(self._usage, chat_usage(used))
             if self._usage is not before:
@@ -218,7 +218,7 @@ class ChatReader(Reader):
                 continue  # a second answer, which was not requested
             yield from self._delta(choice.get("delta") or {})
             if choice.get("logprobs"):
-                self.weighed(choice["logprobs"].get("content"))
+                self.add_logprobs(choice["logprobs"].get("content"))
             self._reason = choice.get("finish_reason") or self._reason
 
     def finish(self) -> Iterable[Delta]:
@@ -231,7 +231,7 @@ class ChatReader(Reader):
         if isinstance(thought, str) and thought:
             field = "reasoning_content" if delta.get("reasoning_content") else "reasoning"
             self._thoughts[field] = self._thoughts.get(field, "") + thought
-            yield self.thought(thought)
+            yield self.add_thinking(thought)
         if delta.get("reasoning_details"):
             self._thoughts.setdefault("reasoning_details", []).extend(delta["reasoning_details"])
         for field in ("content", "refusal"):
@@ -240,7 +240,7 @@ class ChatReader(Reader):
                 yield from self._parts(text)
             elif text:
                 self._refused = self._refused or field == "refusal"
-                yield self.said(text)
+                yield self.add_text(text)
         for fragment in delta.get("tool_calls") or ():
             yield self._call(fragment)
         self._cites += [chat_citation(annotation) for annotation in delta.get("annotations") or ()]
@@ -250,16 +250,16 @@ class ChatReader(Reader):
         for part in parts:
             thoughts = part.get("thinking")
             for thought in thoughts if isinstance(thoughts, list) else ():
-                yield self.thought(thought.get("text") or "")
+                yield self.add_thinking(thought.get("text") or "")
             if part.get("text"):
-                yield self.said(part["text"])
+                yield self.add_text(part["text"])
 
     def _call(self, fragment: Mapping[str, Any]) -> ToolCallDelta:
         call, name, written = self._calls.add(fragment)
         self.calls = len(self._calls.all)
         self.silent = False
         return ToolCallDelta(
-            index=call.place, id=str(fragment.get("id") or ""), name=self.called(name), arguments=written
+            index=call.place, id=str(fragment.get("id") or ""), name=self.resolve_tool_name(name), arguments=written
         )
 
     def _end(self) -> Iterable[Delta]:
@@ -268,8 +268,8 @@ class ChatReader(Reader):
         if self._thoughts and self._echo:
             if "reasoning_details" in self._thoughts:  # they contain the text, too
                 self._thoughts.pop("reasoning", None)
-            yield self.kept(VENDOR, self._thoughts, first=True)
+            yield self.keep_item(VENDOR, self._thoughts, first=True)
         if self._cites:  # the text alone is sent back
-            yield self.kept(VENDOR, {}, cites=self._cites)
+            yield self.keep_item(VENDOR, {}, cites=self._cites)
         stop = self.stop(self._reason, _REASONS)
         yield from self.end("refusal" if self._refused and stop == "end_turn" else stop, self._usage)

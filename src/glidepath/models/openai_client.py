@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
 from urllib.parse import urlsplit
 
-from glidepath.errors import ConfigurationError, needed
+from glidepath.errors import ConfigurationError, require_extra
 from glidepath.models.checks import check_headers, check_key, check_name, check_url, site
 from glidepath.models.clients import Clients, sdk_options
 from glidepath.models.content import no_setting
@@ -74,7 +74,7 @@ class OpenAIModel(VendorModel):
         self.host = served.name
         self.provider = served.prices or self.provider
         self.usage_is_billed = served.owns(url)
-        self._quirks = self._adapted(served.quirks)
+        self._quirks = self._adapt_quirks(served.quirks)
         secrets = [api_key, first.api_key, getattr(first, "admin_api_key", None), *(headers or {}).values()]
         given = api_key is not None or client is not None
         advice = key_advice(named, given=given, sent=first.api_key != _NO_KEY)
@@ -85,7 +85,7 @@ class OpenAIModel(VendorModel):
         faults = Faults(who, [key for key in secrets if key != _NO_KEY], advice)
         super().__init__(name, context_window, clients, faults)
 
-    def _adapted(self, quirks: Quirks) -> Quirks:
+    def _adapt_quirks(self, quirks: Quirks) -> Quirks:
         """The quirks of the host, adapted to the model."""
         return quirks
 
@@ -103,7 +103,7 @@ class OpenAIModel(VendorModel):
         return {}
 
 
-def named_output(wanted: Mapping[str, Any]) -> dict[str, Any]:
+def make_output_format(wanted: Mapping[str, Any]) -> dict[str, Any]:
     """An output schema as OpenAI takes it: with a name, in strict form if that is possible."""
     title = str(wanted.get("title") or wanted.get("$ref", "").rpartition("/")[2] or "answer")
     name = "".join([char if char.isascii() and (char.isalnum() or char in "-_") else "_" for char in title])[:64]
@@ -132,7 +132,7 @@ def _cache_fields(key: object, retention: object) -> dict[str, str]:
 
 
 def _client(host: ModelHost, key: str | None, base_url: str | None, headers: Mapping[str, str] | None) -> Any:
-    openai = needed("openai", "OpenAI models need the openai package", "openai")
+    openai = require_extra("openai", "OpenAI models need the openai package", "openai")
     options = sdk_options(openai, headers)
     if host.adapter == "azure":
         from glidepath.models.clouds import azure_client

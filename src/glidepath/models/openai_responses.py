@@ -8,21 +8,21 @@ from typing import TYPE_CHECKING, Any
 from glidepath.messages import Citation, Delta, ToolCallDelta
 from glidepath.models.citations import responses_citation
 from glidepath.models.content import (
-    defined,
     dollars_in,
-    known_by,
-    merged,
+    merge_extras,
     no_setting,
-    parsed,
-    sent_choice,
-    worded,
+    parse_event,
+    require_text,
+    tool_choice_to_send,
+    tools_to_declare,
+    user_fields,
 )
 from glidepath.models.exchange import Reader
 from glidepath.models.faults import Faults
 from glidepath.models.formats.responses import VENDOR, responses_input
 from glidepath.models.hosts import effort_for
-from glidepath.models.names import sent_name
-from glidepath.models.openai_client import OpenAIModel, named_output
+from glidepath.models.names import make_legal_name
+from glidepath.models.openai_client import OpenAIModel, make_output_format
 from glidepath.models.strictness import strict_parameters
 from glidepath.models.thinkers import PLAIN
 from glidepath.models.usage_reports import is_billed_search, responses_media, responses_usage
@@ -72,11 +72,11 @@ class OpenAIResponsesModel(OpenAIModel):
             raise no_setting("OpenAI Responses", "stop_sequences", "use openai-chat:")
         if request.seed is not None:
             raise no_setting("OpenAI Responses", "seed", "use openai-chat:")
-        if tools := defined(request):
+        if tools := tools_to_declare(request):
             body["tools"] = [_tool(tool, request) for tool in tools]
-            choice = sent_choice(request)
+            choice = tool_choice_to_send(request)
             plain = choice in ("auto", "required", "none")
-            body["tool_choice"] = choice if plain else {"type": "function", "name": sent_name(choice)}
+            body["tool_choice"] = choice if plain else {"type": "function", "name": make_legal_name(choice)}
         if request.max_output_tokens is not None:
             body["max_output_tokens"] = request.max_output_tokens
         body.update(self._sampling(request))
@@ -87,18 +87,18 @@ class OpenAIResponsesModel(OpenAIModel):
             else:
                 body["reasoning"] = {"effort": word}
         if request.output_schema is not None:
-            body["text"] = {"format": {"type": "json_schema", **named_output(request.output_schema)}}
+            body["text"] = {"format": {"type": "json_schema", **make_output_format(request.output_schema)}}
         body.update(self._caching)
         if self.usage_is_billed:  # another host may not know the fields
-            body.update(known_by(request, metadata=True))
-        return merged(body, request.extras)
+            body.update(user_fields(request, metadata=True))
+        return merge_extras(body, request.extras)
 
 
 def _tool(tool: ToolSpec, request: ModelRequest) -> dict[str, Any]:
     closed = strict_parameters(tool, request)
     return {
         "type": "function",
-        "name": sent_name(tool.name),
+        "name": make_legal_name(tool.name),
         "description": tool.description,
         "parameters": tool.parameters if closed is None else closed,
         "strict": closed is not None,  # the endpoint's own default would change the meaning of optional parameters
@@ -124,23 +124,23 @@ class _Reader(Reader):
     def read(self, _name: str, data: str) -> Iterable[Delta]:
         if data.startswith("[DONE]"):
             return
-        event = parsed(data)
+        event = parse_event(data)
         kind = event.get("type", "")
         if kind == "response.output_text.delta":
-            self.weighed(event.get("logprobs"))
-            yield self._said(event)
+            self.add_logprobs(event.get("logprobs"))
+            yield self._read_text(event)
         elif kind == "response.function_call_arguments.delta":
             self._written[event["output_index"]] += len(event["delta"])
-            yield ToolCallDelta(index=event["output_index"], arguments=worded(event["delta"]))
+            yield ToolCallDelta(index=event["output_index"], arguments=require_text(event["delta"]))
         elif kind in ("response.reasoning_summary_text.delta", "response.reasoning_text.delta"):
-            yield self.thought(event["delta"])
+            yield self.add_thinking(event["delta"])
         elif kind == "response.refusal.delta":
             self._refused = True
-            yield self._said(event)
+            yield self._read_text(event)
         elif kind == "response.output_item.added":
-            yield from self._opened(event["output_index"], event["item"])
+            yield from self._open_item(event["output_index"], event["item"])
         elif kind == "response.output_item.done":
-            yield from self._closed(event["output_index"], event["item"])
+            yield from self._close_item(event["output_index"], event["item"])
         elif kind in ("response.completed", "response.incomplete"):
             yield from self._end(event["response"])
         elif kind == "response.failed":
@@ -148,12 +148,12 @@ class _Reader(Reader):
         elif kind == "error" or event.get("error"):
             raise self.faults.refusal(None, event)
 
-    def _said(self, event: Mapping[str, Any]) -> Delta:
+    def _read_text(self, event: Mapping[str, Any]) -> Delta:
         self._spoken.add(event.get("output_index"))
         self._starts.setdefault(event.get("output_index"), self.text)
-        return self.said(event["delta"])
+        return self.add_text(event["delta"])
 
-    def _opened(self, index: int, item: Mapping[str, Any]) -> Iterable[Delta]:
+    def _open_item(self, index: int, item: Mapping[str, Any]) -> Iterable[Delta]:
         if item.get("type") != "function_call" or index in self._written:
             return
         self.silent = False
@@ -161,14 +161,14 @@ class _Reader(Reader):
         self._written[index] = len(item.get("arguments") or "")
         yield ToolCallDelta(
             index=index,
-            id=worded(item["call_id"]),
-            name=self.called(item["name"]),
-            arguments=worded(item.get("arguments") or ""),
+            id=require_text(item["call_id"]),
+            name=self.resolve_tool_name(item["name"]),
+            arguments=require_text(item.get("arguments") or ""),
         )
 
-    def _closed(self, index: int, item: Mapping[str, Any]) -> Iterable[Delta]:
+    def _close_item(self, index: int, item: Mapping[str, Any]) -> Iterable[Delta]:
         if item.get("type") == "function_call":
-            yield from self._opened(index, item)
+            yield from self._open_item(index, item)
             rest = (item.get("arguments") or "")[self._written[index] :]
             if rest:  # it came all at once
                 self._written[index] += len(rest)
@@ -180,7 +180,7 @@ class _Reader(Reader):
             if is_billed_search(item):
                 self.searches += 1
             item = {key: value for key, value in item.items() if value is not None}
-            yield self.kept(VENDOR, item)
+            yield self.keep_item(VENDOR, item)
 
     def _message(self, index: int, item: Mapping[str, Any]) -> Iterable[Delta]:
         spoken, cites = index in self._spoken, list[Citation]()
@@ -189,23 +189,23 @@ class _Reader(Reader):
             self._spoken.add(index)
             if not spoken:
                 self._refused = self._refused or bool(part.get("refusal"))
-                self.weighed(part.get("logprobs"))
-                yield self.said(part.get("text") or part.get("refusal") or "")
+                self.add_logprobs(part.get("logprobs"))
+                yield self.add_text(part.get("text") or part.get("refusal") or "")
             cites += [responses_citation(one, start) for one in part.get("annotations") or ()]
             start += len(part.get("text") or part.get("refusal") or "")
         if cites:  # the text alone is sent back
-            yield self.kept(VENDOR, {}, cites=cites)
+            yield self.keep_item(VENDOR, {}, cites=cites)
 
     def _end(self, response: Mapping[str, Any]) -> Iterable[Delta]:
         usage = response.get("usage")
-        self.told(
+        self.add_reply_info(
             response_id=response.get("id"), model=response.get("model"), service_tier=response.get("service_tier")
         )
         if response.get("error"):
             raise self.faults.refusal(None, response)
         if self.silent:  # a server that does not stream sends all of it at the end
             for index, item in enumerate(response.get("output") or ()):
-                yield from self._closed(index, item)
+                yield from self._close_item(index, item)
         stop = "end_turn"
         if response.get("status") == "incomplete" or response.get("incomplete_details"):
             reason = (response.get("incomplete_details") or {}).get("reason", "max_output_tokens")

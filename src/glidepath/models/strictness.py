@@ -130,7 +130,7 @@ class Grammar:
             self.left_out = True
             return None
         self.unions -= unions
-        return _told(schema)
+        return _move_keywords_into_text(schema)
 
 
 def _unions(schema: object) -> int:
@@ -164,14 +164,14 @@ def _references(schema: object) -> set[str]:
     return set[str]().union(*[_references(part) for part in schema]) if isinstance(schema, list | tuple) else set()
 
 
-def _told(schema: object, *, names: bool = False) -> Any:
+def _move_keywords_into_text(schema: object, *, names: bool = False) -> Any:
     """The schema with unsupported keywords moved into descriptions. With `names`, its keys are names of fields."""
     if isinstance(schema, list | tuple):
-        return [_told(part) for part in schema]
+        return [_move_keywords_into_text(part) for part in schema]
     if not isinstance(schema, Mapping):
         return schema
     if names:
-        return {name: _told(part) for name, part in schema.items()}
+        return {name: _move_keywords_into_text(part) for name, part in schema.items()}
     made, told = dict[str, Any](), list[str]()
     for key, value in schema.items():
         if (
@@ -183,7 +183,7 @@ def _told(schema: object, *, names: bool = False) -> Any:
         elif key in ("enum", "const", "required"):
             made[key] = value
         else:
-            made[key] = _told(value, names=key in ("properties", "$defs", "definitions"))
+            made[key] = _move_keywords_into_text(value, names=key in ("properties", "$defs", "definitions"))
     if told:
         made["description"] = f"{made.get('description', '')} ({', '.join(told)})".strip()
     return made

@@ -44,23 +44,23 @@ def resolve(model: str, *, api_key: str | None = None) -> Any:
     provider, colon, name = model.strip().partition(":")
     if not colon or not (name.strip() or provider.lower() in _NAMELESS):
         raise ConfigurationError(
-            f"model {_shown(model)} must be 'provider:name', such as 'openai:gpt-5'{_guess(model)}"
+            f"model {_hide_password(model)} must be 'provider:name', such as 'openai:gpt-5'{_guess(model)}"
         )
     host = HOSTS.get(provider.lower())
     if host is None:
         close = close_to(_MEANT.get(provider.lower(), provider.lower()), HOSTS, cutoff=0.5)
         hint = f" (did you mean {close!r}?)" if close else ""
         raise ConfigurationError(
-            f"model {_shown(model)}: there is no provider {provider!r:.60}{hint}; "
+            f"model {_hide_password(model)}: there is no provider {provider!r:.60}{hint}; "
             f"the providers are {', '.join(sorted(HOSTS))}"
         )
     try:
-        return _made(host, name.strip(), api_key)
+        return _make_model(host, name.strip(), api_key)
     except ConfigurationError as error:
-        raise ConfigurationError(f"model {_shown(model)}: {error}") from None
+        raise ConfigurationError(f"model {_hide_password(model)}: {error}") from None
 
 
-def _made(host: ModelHost, name: str, api_key: str | None) -> Any:
+def _make_model(host: ModelHost, name: str, api_key: str | None) -> Any:
     from glidepath import models
 
     if host.adapter == "local":
@@ -76,7 +76,7 @@ def _made(host: ModelHost, name: str, api_key: str | None) -> Any:
     return getattr(models, kind)(bare, api_key=api_key, base_url=address, host=host.name)
 
 
-def _shown(model: str) -> str:
+def _hide_password(model: str) -> str:
     """The string without a possible password in its address."""
     found = _ADDRESS.search(model)
     held = found is not None and "@" in model[found.end() :]

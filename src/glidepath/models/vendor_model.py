@@ -30,7 +30,7 @@ class VendorModel:
 
     def __init__(self, name: str, context_window: int | None, clients: Clients, faults: Faults) -> None:
         self.name = name
-        self.context_window = context_window or _known_window(name, self.provider)
+        self.context_window = context_window or _look_up_window(name, self.provider)
         self._clients = clients
         self._faults = faults
         self._unknown_reasons: set[str] = set()
@@ -72,7 +72,7 @@ class VendorModel:
             _log.warning("%r %s", self, what)
 
 
-def _known_window(name: str, provider: str | None) -> int | None:
+def _look_up_window(name: str, provider: str | None) -> int | None:
     """The context window of a model in tokens, from the genai-prices data; None if it is unknown."""
     if provider is None:
         return None

@@ -72,11 +72,11 @@ class Background:
         if self._thread is None:  # looked at after the job is in: the thread leaves first and looks then
             self._start()
 
-    async def drained(self, patience: float = PATIENCE) -> bool:
+    async def drain(self, patience: float = PATIENCE) -> bool:
         """Wait until what was handed over so far is done; False when that takes too long."""
         if self.empty:
             return True
-        if self._stuck(patience):
+        if self._is_stuck(patience):
             return False
         loop = asyncio.get_running_loop()
         done = threading.Event()
@@ -86,7 +86,7 @@ class Background:
         self._hurry.set()
         return await loop.run_in_executor(None, done.wait, patience)
 
-    def _stuck(self, patience: float) -> bool:
+    def _is_stuck(self, patience: float) -> bool:
         """Whether one job has taken so long that waiting would be pointless."""
         since = self._busy_since
         return since is not None and monotonic() - since > patience

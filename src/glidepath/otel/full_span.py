@@ -11,7 +11,16 @@ from opentelemetry.trace import INVALID_SPAN, Span, SpanKind, Status, StatusCode
 
 from glidepath.otel.background import Background
 
-__all__ = ["NANO", "Content", "FullTracer", "NoTracer", "SpanEnding", "SpanMaker", "finish_span", "without_known"]
+__all__ = [
+    "NANO",
+    "Content",
+    "FullTracer",
+    "NoTracer",
+    "SpanEnding",
+    "SpanMaker",
+    "drop_known_attributes",
+    "finish_span",
+]
 
 _log = logging.getLogger("glidepath.otel")
 NANO = 1_000_000_000
@@ -30,7 +39,7 @@ _AT_START = frozenset(
 )
 
 
-def without_known(attributes: Mapping[str, Any]) -> dict[str, Any]:
+def drop_known_attributes(attributes: Mapping[str, Any]) -> dict[str, Any]:
     """The attributes that a span did not have from the start; the others may have been changed since."""
     return {name: value for name, value in attributes.items() if name not in _AT_START}
 
@@ -122,5 +131,5 @@ class FullTracer:
         self, span: Span, attributes: dict[str, Any], at: float, error: str | None, content: Content | None = None
     ) -> None:
         """End it on the background thread."""
-        late = without_known(attributes)
+        late = drop_known_attributes(attributes)
         self._background.put(SpanEnding(finish_span, span, late, int(at * NANO), error, content))

@@ -30,7 +30,7 @@ from opentelemetry.trace import SpanContext, SpanKind, Status, StatusCode
 from opentelemetry.util.types import Attributes, AttributeValue
 
 from glidepath.otel.background import Background
-from glidepath.otel.full_span import NANO, Content, SpanEnding, without_known
+from glidepath.otel.full_span import NANO, Content, SpanEnding, drop_known_attributes
 from glidepath.sdk_privates import (
     SHARED_PARTS,
     SPAN_PARTS,
@@ -151,7 +151,7 @@ class LightTracer:
                 span._attributes = attributes
                 span._end_time = at
         if told:
-            span.finish(without_known(attributes), at, error)
+            span.finish(drop_known_attributes(attributes), at, error)
             return
         if error is not None:
             span._status = Status(StatusCode.ERROR, error)

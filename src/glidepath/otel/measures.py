@@ -62,7 +62,7 @@ class MeasuredTotals:
         with self.lock:
             which[key] = which.get(key, 0) + amount
 
-    def observed(self, name: str, _: CallbackOptions) -> Iterable[Observation]:
+    def observe(self, name: str, _: CallbackOptions) -> Iterable[Observation]:
         """What a gauge shows."""
         with self.lock:
             found = list(getattr(self, name).items())
@@ -79,7 +79,7 @@ class MeasuredTotals:
         with self.lock:
             return [Observation(sum(self.waiting.values()))]
 
-    def dropped(self, _: CallbackOptions) -> Iterable[Observation]:
+    def observe_dropped(self, _: CallbackOptions) -> Iterable[Observation]:
         """Spans that never reached their exporter."""
         return [Observation(sum(one.dropped + one.failed for one in list(self.backgrounds)))]
 
@@ -121,10 +121,10 @@ class Instruments:
         self.retries = counter("glidepath.retries", "{retry}", "Model calls tried again")
         gauge = meter.create_observable_gauge
         for name in ("used", "reserved", "limit"):
-            gauge(f"glidepath.budget.{name}", [partial(totals.observed, name)], description=f"{name}, runs in flight")
+            gauge(f"glidepath.budget.{name}", [partial(totals.observe, name)], description=f"{name}, runs in flight")
         gauge("glidepath.breaker.state", [totals.breaker_states], description="0 closed, 1 half open, 2 open")
         gauge("glidepath.approvals.pending", [totals.approvals], "{call}", "Calls that wait for a person")
-        gauge("glidepath.telemetry.dropped", [totals.dropped], "{span}", "Spans that were dropped")
+        gauge("glidepath.telemetry.dropped", [totals.observe_dropped], "{span}", "Spans that were dropped")
 
 
 _MADE: WeakKeyDictionary[MeterProvider, tuple[MeasuredTotals, dict[bool, Instruments]]] = WeakKeyDictionary()
@@ -170,7 +170,7 @@ class Measures:
         self._calls = 0
         self._started = 0.0
 
-    def run_started(self, event: RunStarted) -> None:
+    def on_run_started(self, event: RunStarted) -> None:
         """Its limits count while it runs."""
         self._agent, self._started = clean(event.agent_name), event.time
         self._limits = {name: limit for name, limit in (event.limits or {}).items() if name in self._used}
@@ -181,7 +181,7 @@ class Measures:
             with totals.lock:
                 totals.waiting.pop(event.run_id, None)
 
-    def reserved(self, event: BudgetReserved, *, beside: bool = False) -> None:
+    def on_reserved(self, event: BudgetReserved, *, beside: bool = False) -> None:
         """Something is set aside; `beside` for a call that a server asks for, of which several may be under way."""
         amount = (event.tokens, event.picodollars or 0)
         if beside:
@@ -203,7 +203,7 @@ class Measures:
             self._hold((0, 0), self._own)
             self._own = (0, 0)
 
-    def settled(self, event: BudgetSettled, *, beside: bool = False) -> None:
+    def on_settled(self, event: BudgetSettled, *, beside: bool = False) -> None:
         """It is charged, and the rest is free."""
         self._release(beside=beside)
         totals, usage = self.on.totals, event.usage
@@ -212,7 +212,7 @@ class Measures:
         totals.add(totals.used, self._agent, "tokens", usage.total)
         totals.add(totals.used, self._agent, "picodollars", event.picodollars or 0)
 
-    def called(
+    def record_call(
         self, model: str, provider: str, started: float, settled: BudgetSettled | None, error: str | None
     ) -> None:
         """One attempt at a model call."""
@@ -222,7 +222,7 @@ class Measures:
             "gen_ai.provider.name": provider,
             "gen_ai.request.model": model,
         }
-        self._put(partial(_called, self.on, labels, started, settled, error))
+        self._put(partial(_record_call, self.on, labels, started, settled, error))
 
     def tool(self, name: str, seconds: float, error: str | None) -> None:
         """One tool call."""
@@ -249,7 +249,7 @@ class Measures:
         with totals.lock:
             totals.breakers[clean(event.target), event.kind] = _BREAKER.get(event.state, 2)
 
-    def paused(self, event: RunPaused) -> None:
+    def on_paused(self, event: RunPaused) -> None:
         """Calls wait for a person."""
         totals = self.on.totals
         with totals.lock:
@@ -257,7 +257,7 @@ class Measures:
             if len(totals.waiting) > _MOST_PAUSED:
                 totals.waiting.popitem(last=False)
 
-    def run_ended(self, event: RunEnded) -> None:
+    def on_run_ended(self, event: RunEnded) -> None:
         """It has ended: nothing is used, reserved or allowed for it any more."""
         self._release(beside=False)
         while self._sampling:
@@ -275,13 +275,17 @@ class Measures:
         }
         used = result.usage.total  # with what its children and earlier legs have used, as the limit has it
         over = max(0, used - int(self._limits.get("tokens", used)))
-        self._put(partial(_ended, self.on, labels, event.time - self._started, self._calls, result.tool_calls, over))
+        self._put(
+            partial(_record_end, self.on, labels, event.time - self._started, self._calls, result.tool_calls, over)
+        )
         if result.cost is not None:
             cost = self._used["picodollars"] / 1e12
             self._put(partial(self.on.cost.add, cost, {"gen_ai.agent.name": self._agent}))
 
 
-def _called(on: Instruments, labels: Labels, started: float, settled: BudgetSettled | None, error: str | None) -> None:
+def _record_call(
+    on: Instruments, labels: Labels, started: float, settled: BudgetSettled | None, error: str | None
+) -> None:
     ended = started if settled is None else settled.time
     on.duration.record(ended - started, labels if error is None else {**labels, "error.type": error})
     if settled is None:
@@ -299,7 +303,7 @@ def _called(on: Instruments, labels: Labels, started: float, settled: BudgetSett
             counter.add(figure, labels)
 
 
-def _ended(on: Instruments, labels: Labels, seconds: float, calls: int, tool_calls: int, over: int) -> None:
+def _record_end(on: Instruments, labels: Labels, seconds: float, calls: int, tool_calls: int, over: int) -> None:
     agent: Labels = {"gen_ai.agent.name": labels["gen_ai.agent.name"]}
     on.runs.add(1, labels)
     on.agent.record(seconds, agent)

@@ -64,7 +64,7 @@ def traceparent(span: Span) -> str | None:
     return carrier.get("traceparent")
 
 
-def _linked(note: str | None) -> list[Link]:
+def _make_links(note: str | None) -> list[Link]:
     """A link to the span that an earlier leg of the run has left in its journal."""
     if note is None:
         return []
@@ -84,7 +84,7 @@ def _stay(_: Context) -> None:
     """Leave the current span alone."""
 
 
-def _unanswered(settled: BudgetSettled) -> str | None:
+def _find_missing_answer(settled: BudgetSettled) -> str | None:
     """The error of a call beside the turns that failed before it cost anything."""
     return None if settled.usage.total else "unanswered"
 
@@ -158,13 +158,13 @@ class RunSpans:
 
     # --- the run ----------------------------------------------------------------------------------------------
 
-    def run_started(self, event: RunStarted) -> None:
+    def on_run_started(self, event: RunStarted) -> None:
         """The run is a span below whatever span the caller is in."""
         self._calls(event.model, event.provider)
         if self._tracer is not None:
             self._start_span(event, self._tracer)
         if self._measures is not None:
-            self._measures.run_started(event)
+            self._measures.on_run_started(event)
 
     def _start_span(self, event: RunStarted, tracer: Tracer) -> None:
         attributes: dict[str, Any] = {
@@ -182,7 +182,7 @@ class RunSpans:
         for name, limit in (event.limits or {}).items():
             attributes[f"glidepath.budget.{name}.limit"] = limit
         self._outer = get_current()
-        links = _linked((event.notes or {}).get(self._name)) if event.resumed else []
+        links = _make_links((event.notes or {}).get(self._name)) if event.resumed else []
         self._span = tracer.start_span(
             f"invoke_agent {clean(event.agent_name)}",
             _beside(self._outer, links),
@@ -205,7 +205,7 @@ class RunSpans:
         self._waits = light is None or not light.never_blocks
         self._spans = light or FullTracer(tracer, self._context, self._background)
 
-    def run_ended(self, event: RunEnded) -> None:
+    def on_run_ended(self, event: RunEnded) -> None:
         """Its totals, and how it ended."""
         if self._chat is not None:
             self._close_chat("unfinished")
@@ -219,7 +219,7 @@ class RunSpans:
         if self._tracer is not None:
             self._end_span(event)
         if self._measures is not None:
-            self._measures.run_ended(event)
+            self._measures.on_run_ended(event)
 
     def _end_span(self, event: RunEnded) -> None:
         result, usage = event.result, event.result.usage
@@ -274,7 +274,7 @@ class RunSpans:
         if cap is not None:
             self._asked["gen_ai.request.max_tokens"] = cap
 
-    def reserved(self, event: BudgetReserved) -> None:
+    def on_reserved(self, event: BudgetReserved) -> None:
         """A model call is about to be made: the run's own, or one that a server asks for while its tool runs."""
         if self._chat is not None and not self._tools:
             self._close_chat(None)
@@ -290,26 +290,26 @@ class RunSpans:
                 self._input = tuple(self._fresh)
         self._enter(context_with(span, self._outer))
         if self._measures is not None:
-            self._measures.reserved(event, beside=bool(self._tools))
+            self._measures.on_reserved(event, beside=bool(self._tools))
 
-    def stream_started(self, event: StreamStarted) -> None:
+    def on_stream_started(self, event: StreamStarted) -> None:
         """It is the turn's call, or the landing's, not a checkpoint."""
         self._attempt, self._landing = event.attempt, event.landing
 
-    def settled(self, event: BudgetSettled) -> None:
+    def on_settled(self, event: BudgetSettled) -> None:
         """It is over and charged. Calls for tools may overlap: nothing tells them apart, so the oldest is used."""
         if self._sampling:
-            self._close_sampling(self._sampling.popleft(), event, _unanswered(event))
+            self._close_sampling(self._sampling.popleft(), event, _find_missing_answer(event))
             return
         if self._chat is not None:
             self._settled = event
             self._enter(self._context)
             if not self._attempt:  # a checkpoint: nothing else tells how it went
-                self._close_chat(_unanswered(event))
+                self._close_chat(_find_missing_answer(event))
         if self._measures is not None:
-            self._measures.settled(event)
+            self._measures.on_settled(event)
 
-    def message_added(self, event: MessageAdded) -> None:
+    def on_message_added(self, event: MessageAdded) -> None:
         """A reply closes the call that made it; anything else is what the next call will see."""
         message = event.message
         if message.__class__ is AssistantMessage and self._chat is not None:
@@ -317,7 +317,7 @@ class RunSpans:
         elif self._writer is not None:
             self._fresh.append(message)
 
-    def discarded(self, event: AttemptDiscarded) -> None:
+    def on_discarded(self, event: AttemptDiscarded) -> None:
         """What the attempt streamed does not count; what it cost does."""
         if self._chat is not None:
             kind = event.reason.partition(":")[0]
@@ -353,7 +353,7 @@ class RunSpans:
                 self._fresh = []
         self._spans.end(span, attributes, ended, error, content)
         if self._measures is not None:
-            self._measures.called(self._model, self._provider, self._started, settled, error)
+            self._measures.record_call(self._model, self._provider, self._started, settled, error)
 
     def _close_sampling(self, call: _Sampling, settled: BudgetSettled | None, error: str | None) -> None:
         attributes = {**call.asked, "glidepath.purpose": "sampling"}
@@ -368,12 +368,12 @@ class RunSpans:
         self._spans.end(call.span, attributes, ended, error, content)
         if self._measures is not None:
             if settled is not None:
-                self._measures.settled(settled, beside=True)
-            self._measures.called(self._model, self._provider, call.started, settled, error)
+                self._measures.on_settled(settled, beside=True)
+            self._measures.record_call(self._model, self._provider, call.started, settled, error)
 
     # --- tools ------------------------------------------------------------------------------------------------
 
-    def tool_started(self, event: ToolStarted) -> None:
+    def on_tool_started(self, event: ToolStarted) -> None:
         """The tool's own spans, and its requests, are below this one."""
         name, call_id = event.tool_name, event.call_id
         if not (name.isascii() and call_id.isascii()):
@@ -394,7 +394,7 @@ class RunSpans:
         found = self._tools.get(call_id.rpartition(".")[0])
         return None if found is None else found[0]
 
-    def tool_ended(self, event: ToolEnded) -> None:
+    def on_tool_ended(self, event: ToolEnded) -> None:
         """It has its result. A call that never started has no span: the run's has an event."""
         found = self._tools.pop(event.call_id, None)
         above = self._around(event.call_id) if self._tools else None
@@ -448,7 +448,7 @@ class RunSpans:
         if self._measures is not None:
             self._measures.retry(clean(event.model))
 
-    def switched(self, event: ModelSwitched) -> None:
+    def on_switched(self, event: ModelSwitched) -> None:
         """Another model from here on."""
         self._calls(event.model, event.provider)
         self._mark("glidepath.model_switched", {"previous": clean(event.previous), "model": self._model}, event)
@@ -459,7 +459,7 @@ class RunSpans:
         if self._measures is not None:
             self._measures.breaker(event)
 
-    def hook_failed(self, event: HookFailed) -> None:
+    def on_hook_failed(self, event: HookFailed) -> None:
         """A plugin failed."""
         self._mark("glidepath.hook_failed", {"plugin": clean(event.plugin), "hook": event.hook}, event)
 
@@ -467,12 +467,12 @@ class RunSpans:
         """A person must decide."""
         self._mark("glidepath.approval", {"gen_ai.tool.name": clean(event.tool_name)}, event)
 
-    def paused(self, event: RunPaused) -> None:
+    def on_paused(self, event: RunPaused) -> None:
         """The run waits for a person."""
         if self._measures is not None:
-            self._measures.paused(event)
+            self._measures.on_paused(event)
 
-    def shaped(self, _: ContextShaped) -> None:
+    def on_shaped(self, _: ContextShaped) -> None:
         """The next call sees less than the transcript."""
         self._compacted = True
 
@@ -480,23 +480,23 @@ class RunSpans:
         self._span.add_event(name, attributes, int(event.time * NANO))
 
     HANDLERS: ClassVar[dict[type[Event], Callable[[Any, Any], None]]] = {
-        RunStarted: run_started,
-        BudgetReserved: reserved,
-        StreamStarted: stream_started,
-        BudgetSettled: settled,
-        MessageAdded: message_added,
-        AttemptDiscarded: discarded,
-        ToolStarted: tool_started,
-        ToolEnded: tool_ended,
+        RunStarted: on_run_started,
+        BudgetReserved: on_reserved,
+        StreamStarted: on_stream_started,
+        BudgetSettled: on_settled,
+        MessageAdded: on_message_added,
+        AttemptDiscarded: on_discarded,
+        ToolStarted: on_tool_started,
+        ToolEnded: on_tool_ended,
         LandingStarted: landing,
         GuardTripped: guard,
         ConstraintViolated: constraint,
         RetryScheduled: retry,
-        ModelSwitched: switched,
+        ModelSwitched: on_switched,
         BreakerChanged: breaker,
-        HookFailed: hook_failed,
+        HookFailed: on_hook_failed,
         ApprovalRequested: approval,
-        RunPaused: paused,
-        ContextShaped: shaped,
-        RunEnded: run_ended,
+        RunPaused: on_paused,
+        ContextShaped: on_shaped,
+        RunEnded: on_run_ended,
     }

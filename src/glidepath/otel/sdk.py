@@ -61,7 +61,7 @@ def _providers() -> tuple[Any, Any]:
 
 def _exporter(signal: str, module: str, otlp: str, console: str) -> Any:
     variable = f"OTEL_{signal}_EXPORTER"
-    chosen = _said(variable) or "otlp"
+    chosen = _read_variable(variable) or "otlp"
     if chosen == "none":
         return None
     from importlib import import_module
@@ -76,13 +76,17 @@ def _exporter(signal: str, module: str, otlp: str, console: str) -> Any:
 
 def _protocol(signal: str) -> str:
     """Which of the two exporters speaks the protocol that is asked for."""
-    asked = _said(f"OTEL_EXPORTER_OTLP_{signal}_PROTOCOL") or _said("OTEL_EXPORTER_OTLP_PROTOCOL") or "http/protobuf"
+    asked = (
+        _read_variable(f"OTEL_EXPORTER_OTLP_{signal}_PROTOCOL")
+        or _read_variable("OTEL_EXPORTER_OTLP_PROTOCOL")
+        or "http/protobuf"
+    )
     if asked not in ("grpc", "http/protobuf"):
         raise ConfigurationError(f"OTEL_EXPORTER_OTLP_PROTOCOL must be http/protobuf or grpc, not {asked!r:.80}")
     return asked.partition("/")[0]
 
 
-def _said(variable: str) -> str:
+def _read_variable(variable: str) -> str:
     return os.environ.get(variable, "").strip().lower()
 
 

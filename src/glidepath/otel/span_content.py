@@ -31,7 +31,7 @@ class ContentWriter:
     def text(self, text: str) -> str:
         """One piece of content. A redaction that fails shows nothing."""
         if self._redact is not None:
-            text = _redacted(self._redact, text)
+            text = _redact_text(self._redact, text)
         if len(text) > self._max_chars:
             text = f"{text[: self._max_chars]}... ({len(text)} characters)"
         return clean(text)
@@ -57,7 +57,7 @@ class ContentWriter:
 
     def _arguments(self, arguments: Mapping[str, Any]) -> str:
         """Every text in them is redacted before JSON writes it with quotes and backslashes, and then the whole."""
-        plain = arguments if self._redact is None else _each(partial(_redacted, self._redact), arguments)
+        plain = arguments if self._redact is None else _each(partial(_redact_text, self._redact), arguments)
         return self.text(_json(plain))
 
     def _message(self, message: Message) -> dict[str, Any]:
@@ -80,7 +80,7 @@ class ContentWriter:
             yield {"type": "text", "content": self.text(text)}
 
 
-def _redacted(redact: Redact, text: str) -> str:
+def _redact_text(redact: Redact, text: str) -> str:
     try:
         shown = redact(text)
     except BaseException:

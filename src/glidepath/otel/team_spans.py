@@ -44,7 +44,7 @@ class TeamSpans:
         """Where the trace is."""
         return traceparent(self._span)
 
-    def started(self, event: TeamStarted) -> None:
+    def on_started(self, event: TeamStarted) -> None:
         """The execution is below whatever span the caller is in."""
         if self._tracer is None:
             return
@@ -74,7 +74,7 @@ class TeamSpans:
         """Somebody else takes over."""
         self._span.add_event("glidepath.team.handoff", {"to": clean(event.to)}, int(event.time * NANO))
 
-    def ended(self, event: TeamEvent) -> None:
+    def on_ended(self, event: TeamEvent) -> None:
         """The totals have our own names: the tokens belong to the members' calls."""
         if self._tracer is None:
             return
@@ -94,8 +94,8 @@ class TeamSpans:
 
 
 TEAM_HANDLERS: dict[type[Event], Callable[[Any, Any], None]] = {
-    TeamStarted: TeamSpans.started,
+    TeamStarted: TeamSpans.on_started,
     StepAssigned: TeamSpans.step,
     Handoff: TeamSpans.handoff,
-    **dict.fromkeys(TERMINAL, TeamSpans.ended),
+    **dict.fromkeys(TERMINAL, TeamSpans.on_ended),
 }

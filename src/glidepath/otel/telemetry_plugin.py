@@ -12,7 +12,7 @@ from opentelemetry import metrics, trace
 from opentelemetry.metrics import MeterProvider
 from opentelemetry.trace import Tracer, TracerProvider
 
-from glidepath.errors import ConfigurationError, told
+from glidepath.errors import ConfigurationError, describe_error
 from glidepath.events import Event
 from glidepath.otel.background import Background
 from glidepath.otel.measures import SCOPE, Measures, instruments_of
@@ -110,7 +110,7 @@ class OpenTelemetry(Plugin, DirectObserver):
             try:
                 self._tracer = (tracers, tracers.get_tracer(SCOPE))
             except Exception as error:
-                _log.warning("there are no spans: the tracer provider raised %s", told(error))
+                _log.warning("there are no spans: the tracer provider raised %s", describe_error(error))
                 return None
         return self._tracer[1]
 
@@ -120,7 +120,7 @@ class OpenTelemetry(Plugin, DirectObserver):
         try:
             instruments = instruments_of(meters, self._background, latest=latest())
         except Exception as error:
-            _log.warning("there are no metrics: the meter provider raised %s", told(error))
+            _log.warning("there are no metrics: the meter provider raised %s", describe_error(error))
             return None
         return Measures(instruments, self._background)
 
@@ -176,14 +176,14 @@ class OpenTelemetry(Plugin, DirectObserver):
         """Where this run's trace is, for a later leg to link to."""
         return None if self._spans is None else self._spans.note
 
-    def _flushed(self) -> bool:
+    def _has_nothing_to_flush(self) -> bool:
         """Whether there is nothing to wait for."""
         return self._spans is None or self._background.empty
 
     async def flush(self) -> None:
         """Wait a moment for the spans of this run to be ended."""
         if self._spans is not None:
-            await self._background.drained()
+            await self._background.drain()
 
 
 _CLAIMS: WeakValueDictionary[tuple[str, int], _Claim] = WeakValueDictionary()

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from glidepath.late import late
+from glidepath.late import lazy_attributes
 from glidepath.plugins.lineup import PluginNames
 
 if TYPE_CHECKING:
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 __all__ = ["ApprovalGate", "ChannelSteering", "OpeningGate", "PluginNames", "ToolListGate"]
 
 if not TYPE_CHECKING:
-    __getattr__ = late(
+    __getattr__ = lazy_attributes(
         __name__, builtin_gates=("ApprovalGate", "OpeningGate", "ToolListGate"), channel=("ChannelSteering",)
     )
 

@@ -9,7 +9,7 @@ from copy import copy
 from typing import Any, TypeAlias
 
 from glidepath._wire import Value
-from glidepath.errors import ConfigurationError, close_to, shown, told
+from glidepath.errors import ConfigurationError, close_to, describe_error, short_repr
 from glidepath.events import Event
 from glidepath.spi.hooks import HOOKS, Plugin
 
@@ -57,7 +57,7 @@ def name_of(plugin: Plugin) -> str:
     except KeyboardInterrupt:
         raise
     except BaseException as error:
-        raise ConfigurationError(f"{type(plugin).__name__}.name raised {told(error)}") from error
+        raise ConfigurationError(f"{type(plugin).__name__}.name raised {describe_error(error)}") from error
     if name is None:
         return snake_case(type(plugin).__name__)
     if not isinstance(name, str) or not name:
@@ -90,7 +90,7 @@ def _check_method(plugin: Plugin, hook: str) -> None:
     where = f"{type(plugin).__name__}.{hook}"
     method = getattr(plugin, hook)
     if not callable(method):
-        raise ConfigurationError(f"{where} must be a method, not {shown(method)}")
+        raise ConfigurationError(f"{where} must be a method, not {short_repr(method)}")
     if inspect.isgeneratorfunction(method) or inspect.isasyncgenfunction(method):
         raise ConfigurationError(f"{where} must return its decision, not yield it")
     try:
@@ -107,7 +107,7 @@ def _check_settings(plugin: Plugin) -> None:
     kind, wanted = type(plugin).__name__, plugin.events
     events = isinstance(wanted, tuple) and all(isinstance(item, type) and issubclass(item, Event) for item in wanted)
     if wanted is not None and not events:
-        raise ConfigurationError(f"{kind}.events must be a tuple of event classes or None, not {shown(wanted)}")
+        raise ConfigurationError(f"{kind}.events must be a tuple of event classes or None, not {short_repr(wanted)}")
     if plugin.inheritable_to_child not in (True, False, None):
         raise ConfigurationError(
             f"{kind}.inheritable_to_child must be True, False or None, not {plugin.inheritable_to_child!r:.100}"
@@ -119,7 +119,7 @@ def _check_settings(plugin: Plugin) -> None:
             or not isinstance(names, Sequence)
             or not all(isinstance(name, str) for name in names)
         ):
-            raise ConfigurationError(f"{kind}.{field} must be a tuple of plugin names, not {shown(names)}")
+            raise ConfigurationError(f"{kind}.{field} must be a tuple of plugin names, not {short_repr(names)}")
 
 
 def _refuse_misspelt(kind: type[Plugin]) -> None:
@@ -135,7 +135,7 @@ def _refuse_misspelt(kind: type[Plugin]) -> None:
                 raise ConfigurationError(f"{owner.__name__}.{name} has no effect; did you mean {close!r}?")
 
 
-class Lineup:
+class HookTable:
     """The plugins of a configuration, checked and in order; then those a child inherits from its parent."""
 
     __slots__ = ("__weakref__", "_capabilities", "_names", "plugins", "shapes_turns", "shared")
@@ -168,10 +168,11 @@ class Lineup:
             return self.shared
         own = []
         for plugin, found in zip(self.plugins, self._capabilities, strict=True):
-            mine = _made(plugin, "for_run", plugin.for_run)
+            mine = _make_plugin(plugin, "for_run", plugin.for_run)
             if mine is None or (type(mine) is not type(plugin) and hooks_of(mine) != found):
                 raise ConfigurationError(
-                    f"{type(plugin).__name__}.for_run() must return a plugin with the same hooks, not {shown(mine)}"
+                    f"{type(plugin).__name__}.for_run() must return a plugin with the same hooks, not "
+                    f"{short_repr(mine)}"
                 )
             own.append(mine)
         return self._bind(own)
@@ -183,7 +184,7 @@ class Lineup:
             wanted = plugin.inheritable_to_child
             if wanted is None:
                 wanted = not _GUARDING.isdisjoint(found)
-            heir = _made(plugin, "for_child", plugin.for_child) if wanted else None
+            heir = _make_plugin(plugin, "for_child", plugin.for_child) if wanted else None
             if heir is not None:
                 passed.append(heir)
         return tuple(passed)
@@ -200,16 +201,16 @@ class Lineup:
         return Hooks(observers=tuple(observers), **{hook: tuple(pairs) for hook, pairs in bound.items()})
 
 
-def _made(plugin: Plugin, method: str, make: Callable[[], Any]) -> Plugin | None:
+def _make_plugin(plugin: Plugin, method: str, make: Callable[[], Any]) -> Plugin | None:
     """What `for_run` or `for_child` returns; raises `ConfigurationError` unless it is a plugin or None."""
     try:
         made = make()
     except KeyboardInterrupt:
         raise
     except BaseException as error:
-        raise ConfigurationError(f"{type(plugin).__name__}.{method}() raised {told(error)}") from error
+        raise ConfigurationError(f"{type(plugin).__name__}.{method}() raised {describe_error(error)}") from error
     if made is not None and not isinstance(made, Plugin):
-        raise ConfigurationError(f"{type(plugin).__name__}.{method}() must return a Plugin, not {shown(made)}")
+        raise ConfigurationError(f"{type(plugin).__name__}.{method}() must return a Plugin, not {short_repr(made)}")
     return made
 
 
@@ -231,10 +232,10 @@ def _beside(own: Iterable[tuple[Plugin, str]], heirs: Iterable[Plugin]) -> list[
 def heirs_beside(own: Iterable[Plugin], heirs: Iterable[Plugin]) -> tuple[Plugin, ...]:
     """The heirs that an agent does not have itself, for a team: each under a name that is free."""
     found = _beside([(plugin, name_of(plugin)) for plugin in own], heirs)
-    return tuple([heir if name == name_of(heir) else _renamed(heir, name) for heir, name in found])
+    return tuple([heir if name == name_of(heir) else _rename_plugin(heir, name) for heir, name in found])
 
 
-def _renamed(plugin: Plugin, name: str) -> Plugin:
+def _rename_plugin(plugin: Plugin, name: str) -> Plugin:
     """It shares its state with the plugin it stands for."""
     kind: Any = type(plugin)
     body = {"__doc__": kind.__doc__, "__slots__": (), "name": property(lambda _: name)}

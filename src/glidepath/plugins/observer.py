@@ -137,11 +137,11 @@ class Observer:
         """Let a plain observer finish what it does in the background."""
         if self._flush is None or self._task is not None or self.removed:
             return
-        if self._direct is None or not self._direct._flushed():  # noqa: SLF001 - of the house
+        if self._direct is None or not self._direct._has_nothing_to_flush():  # noqa: SLF001 - of the house
             loop = asyncio.get_running_loop()
-            self._task = asyncio.Task(self._flushed(), loop=loop, name="glidepath-observer")
+            self._task = asyncio.Task(self._run_flush(), loop=loop, name="glidepath-observer")
 
-    async def _flushed(self) -> None:
+    async def _run_flush(self) -> None:
         try:
             await self._flush()  # type: ignore[misc]
         except BaseException as error:
@@ -281,7 +281,7 @@ class Audience:
                     if (answer := tell(event)) is not None:
                         _refuse(answer)
                 except BaseException as error:  # whatever it is: an observer can never hurt a run
-                    self._failed(self._owner(tell), error)
+                    self._on_failure(self._owner(tell), error)
             while self._untold:  # listeners have caused them: perhaps thousands, so this does not call itself for each
                 self._tell_next(self._untold.popleft())
         except BaseException:
@@ -298,7 +298,7 @@ class Audience:
                 if (answer := tell(event)) is not None:
                     _refuse(answer)
             except BaseException as error:
-                self._failed(self._owner(tell), error)
+                self._on_failure(self._owner(tell), error)
 
     def _tell_within(self, event: Event) -> None:
         """A listener has caused the event, or a tool or hook that is at work."""
@@ -323,7 +323,7 @@ class Audience:
                 if note is not None and type(note) is not str:
                     raise TypeError(f"journal_note() must return a str or None, not {type(note).__name__}")
             except BaseException as error:
-                self._failed(observer, error)
+                self._on_failure(observer, error)
                 continue
             if note is not None:
                 found[observer.name] = note
@@ -338,7 +338,7 @@ class Audience:
     def _owner(self, tell: object) -> Any:
         return next(one for one in self._listeners if one.tell is tell)
 
-    def _failed(self, listener: Any, error: BaseException) -> None:
+    def _on_failure(self, listener: Any, error: BaseException) -> None:
         listener.fail(error)
         if listener.removed:
             self._routes.clear()

@@ -35,7 +35,7 @@ class SoleListener(Audience):
         try:
             direct(event)
         except BaseException as error:  # whatever it is: an observer can never hurt a run
-            self._failed(self.observers[0], error)
+            self._on_failure(self.observers[0], error)
 
     __call__ = tell
 
@@ -46,8 +46,8 @@ class SoleListener(Audience):
             self._direct[kind] = direct
         return route
 
-    def _failed(self, listener: Any, error: BaseException) -> None:
-        super()._failed(listener, error)
+    def _on_failure(self, listener: Any, error: BaseException) -> None:
+        super()._on_failure(listener, error)
         if listener.removed:
             self._direct.clear()
 

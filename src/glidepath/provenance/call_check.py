@@ -51,7 +51,7 @@ def suspicions(
     name: str, tool: object, arguments: Mapping[str, Any], known: KnownText, rules: Rules
 ) -> list[Suspicion]:
     """What about this call is not accounted for; nothing when all of it is."""
-    judged = _judged(name, tool, arguments, rules)
+    judged = _values_to_check(name, tool, arguments, rules)
     targets = [leaf for leaf in judged if not leaf.is_content]
     content = [leaf for leaf in judged if leaf.is_content]
     found = [
@@ -59,12 +59,12 @@ def suspicions(
             f"{leaf.name}={_brief(leaf.value)} comes neither from you nor from a source you trust", _from(leaf, known)
         )
         for leaf in targets
-        if not _accounted(leaf, known, alone=len(judged) == 1)
+        if not _is_accounted_for(leaf, known, alone=len(judged) == 1)
     ]
     found += [one for leaf in content for one in _foreign_addresses(leaf, known)]
-    theirs = any(_said(leaf, known) for leaf in targets)
+    theirs = any(_is_said_by_user(leaf, known) for leaf in targets)
     if not theirs:
-        found += [one for leaf in content if (one := _copied(leaf, known)) is not None]
+        found += [one for leaf in content if (one := _find_copied_text(leaf, known)) is not None]
     if content and not targets and not found and not any(_shares(leaf, known) for leaf in content):
         found.append(Suspicion("nothing in it comes from your own words", tuple(known.origins)))
     if known.hidden and content and not found:
@@ -75,7 +75,7 @@ def suspicions(
     return found
 
 
-def _judged(name: str, tool: object, arguments: Mapping[str, Any], rules: Rules) -> list[_Leaf]:
+def _values_to_check(name: str, tool: object, arguments: Mapping[str, Any], rules: Rules) -> list[_Leaf]:
     """The values that have to come from somewhere: no flags, moments, amounts, or words of the tool's own schema."""
     schema = getattr(tool, "parameters", None)
     schema = schema if isinstance(schema, Mapping) else {}
@@ -85,7 +85,7 @@ def _judged(name: str, tool: object, arguments: Mapping[str, Any], rules: Rules)
     for key, given in arguments.items():
         part = properties.get(key)
         chosen, declared = _choices(schema, part), _fields(schema, part)
-        keys = _undescribed([one for one in keys_in([given]) if one not in declared], tool, schema)
+        keys = _find_undescribed_keys([one for one in keys_in([given]) if one not in declared], tool, schema)
         if part is None and (properties or addresses(key)):
             keys.append(key)
         for inner, value in (*leaves(given, str(key)), *[(str(key), one) for one in keys]):
@@ -98,7 +98,7 @@ def _judged(name: str, tool: object, arguments: Mapping[str, Any], rules: Rules)
     return found
 
 
-def _undescribed(keys: list[str], tool: object, schema: Mapping[str, Any]) -> list[str]:
+def _find_undescribed_keys(keys: list[str], tool: object, schema: Mapping[str, Any]) -> list[str]:
     """The keys that the tool's own description does not mention."""
     if not keys:
         return keys
@@ -164,15 +164,15 @@ def _fields(schema: Mapping[str, Any], part: object, depth: int = 0) -> frozense
 # --- where a value comes from -------------------------------------------------------------------------------------
 
 
-def _accounted(leaf: _Leaf, known: KnownText, *, alone: bool) -> bool:
+def _is_accounted_for(leaf: _Leaf, known: KnownText, *, alone: bool) -> bool:
     for source in leaf.sources:
         if source == "user":
-            good = _said(leaf, known)
+            good = _is_said_by_user(leaf, known)
         elif source == "trusted":
             good = any(chunk.has(leaf.value, known.user) for _, chunk in known.trusted)
         elif source == "named":
-            good = _named(leaf, known) or _begun(leaf, known) or _pointed_to(leaf, known)
-            good = good or (alone and _linked(leaf, known))
+            good = _is_named_by_user(leaf, known) or _is_begun_by_user(leaf, known) or _is_pointed_to(leaf, known)
+            good = good or (alone and _is_linked(leaf, known))
         elif source == "listed":
             good = literal(leaf.value) in known.listed
         else:
@@ -182,20 +182,20 @@ def _accounted(leaf: _Leaf, known: KnownText, *, alone: bool) -> bool:
     return False
 
 
-def _said(leaf: _Leaf, known: KnownText) -> bool:
+def _is_said_by_user(leaf: _Leaf, known: KnownText) -> bool:
     role = role_of(leaf.name)
     return any(text.accounts_for(leaf.value, role, known.user, reads=leaf.reads) for text in known.user) or any(
         chunk.has(leaf.value, known.user) for chunk in known.approved
     )
 
 
-def _named(leaf: _Leaf, known: KnownText) -> bool:
+def _is_named_by_user(leaf: _Leaf, known: KnownText) -> bool:
     """It says which one the record is that the user named; or it is in a field of it that they named, too."""
     words = literal(leaf.value)
     found = [entry for entry in known.entries.values() if words in entry.values]
     if not found:
         return False
-    called = known.called()
+    called = known.find_called_names()
     for entry in found:
         names = _names_of(entry, called)
         if any(text.names_field(name, entry.fields[words]) for name in names for text in known.user):
@@ -216,7 +216,7 @@ def _names_of(entry: KnownEntry, called: Mapping[str, list[KnownEntry]]) -> list
 
 def _is_one_of_a_kind(entry: KnownEntry, known: KnownText) -> bool:
     """Of all records it alone has two words that name something, or the size that the user asked for."""
-    if any(owners == [entry] for owners in known.mentioned().values()):
+    if any(owners == [entry] for owners in known.find_mentioned_phrases().values()):
         return True
     return entry.size is not None and any(
         entry.size == size and any(f" {word} " in text.words for text in known.user)
@@ -224,7 +224,7 @@ def _is_one_of_a_kind(entry: KnownEntry, known: KnownText) -> bool:
     )
 
 
-def _begun(leaf: _Leaf, known: KnownText) -> bool:
+def _is_begun_by_user(leaf: _Leaf, known: KnownText) -> bool:
     """It is the only one in the lists that begins as the user said."""
     value = literal(leaf.value)
     if value not in known.listed or addresses(leaf.value):
@@ -233,7 +233,7 @@ def _begun(leaf: _Leaf, known: KnownText) -> bool:
     return any(sum(one.startswith(start) for one in known.listed) == 1 for start in begins)
 
 
-def _pointed_to(leaf: _Leaf, known: KnownText) -> bool:
+def _is_pointed_to(leaf: _Leaf, known: KnownText) -> bool:
     """It is the only mail address at an address of the user's, who said that it is there."""
     for one in known.outside:
         mails = [address for address in one.addresses if "@" in address]
@@ -244,19 +244,19 @@ def _pointed_to(leaf: _Leaf, known: KnownText) -> bool:
     return False
 
 
-def _linked(leaf: _Leaf, known: KnownText) -> bool:
+def _is_linked(leaf: _Leaf, known: KnownText) -> bool:
     """It is one whole link in a record that the user named: to follow it carries nothing out, and reaches nobody."""
     if not leaf.reads or "@" in leaf.value:
         return False
     return leaf.value in addresses(leaf.value).values() and any(
-        leaf.value in entry.links for owners in known.called().values() for entry in owners
+        leaf.value in entry.links for owners in known.find_called_names().values() for entry in owners
     )
 
 
 def _shares(leaf: _Leaf, known: KnownText) -> bool:
     """Content that is the user's own, or has words in common with it."""
     words = set(significant(phrase(leaf.value)))
-    if _said(leaf, known):
+    if _is_said_by_user(leaf, known):
         return True
     return any(len(words.intersection(chunk.words.split())) >= SHARED for chunk in known.user)
 
@@ -274,7 +274,9 @@ def _foreign_addresses(leaf: _Leaf, known: KnownText) -> list[Suspicion]:
             for _, chunk in known.trusted
             if canonical in chunk.addresses and canonical not in chunk.echoed and not chunk.repeats(phrase(written))
         ]
-        if any(not _is_secret(canonical) or _wanted(chunk.labels.get(canonical, ()), known.user) for chunk in brought):
+        if any(
+            not _is_secret(canonical) or _is_wanted(chunk.labels.get(canonical, ()), known.user) for chunk in brought
+        ):
             continue
         if brought:
             why = f"{leaf.name} contains {_brief(written)}, which your own words do not ask for"
@@ -291,12 +293,12 @@ def _is_secret(canonical: str) -> bool:
     return re.search(r"[.@:]", canonical) is None
 
 
-def _wanted(label: tuple[str, ...], said: list[UserText]) -> bool:
+def _is_wanted(label: tuple[str, ...], said: list[UserText]) -> bool:
     """True when the user's words name what the label names."""
     return any(f" {word} " in one.words or f" {word}s " in one.words for word in label for one in said)
 
 
-def _copied(leaf: _Leaf, known: KnownText) -> Suspicion | None:
+def _find_copied_text(leaf: _Leaf, known: KnownText) -> Suspicion | None:
     """Content that was copied out of the middle of an outside text, in a call whose target is not the user's."""
     words = phrase(leaf.value)
     for one in known.outside:

@@ -7,7 +7,7 @@ from fnmatch import fnmatchcase
 from typing import TypeAlias
 
 from glidepath._wire import Value
-from glidepath.errors import ConfigurationError, shown
+from glidepath.errors import ConfigurationError, short_repr
 from glidepath.provenance.words import word_set
 
 RulesGiven: TypeAlias = Mapping[str, "str | Mapping[str, str | Sequence[str]]"]
@@ -36,7 +36,7 @@ class Rules:
 
     def __init__(self, given: RulesGiven | None) -> None:
         if given is not None and not isinstance(given, Mapping):
-            raise ConfigurationError(f"rules: expected a mapping from tool names to rules, got {shown(given)}")
+            raise ConfigurationError(f"rules: expected a mapping from tool names to rules, got {short_repr(given)}")
         self._rules = tuple(_rule(pattern, rule) for pattern, rule in (given or {}).items())
 
     def verdict(self, tool: str) -> str | None:
@@ -58,7 +58,7 @@ class Rules:
 
 def _rule(pattern: object, given: object) -> Rule:
     if not isinstance(pattern, str) or not pattern:
-        raise ConfigurationError(f"rules: expected a tool's name or a pattern, got {shown(pattern)}")
+        raise ConfigurationError(f"rules: expected a tool's name or a pattern, got {short_repr(pattern)}")
     if isinstance(given, str):
         if given not in VERDICTS:
             raise ConfigurationError(
@@ -67,7 +67,7 @@ def _rule(pattern: object, given: object) -> Rule:
         return Rule(pattern, given)
     if not isinstance(given, Mapping):
         raise ConfigurationError(
-            f"rules[{pattern!r}]: expected 'allow', 'ask', 'block' or a mapping, got {shown(given)}"
+            f"rules[{pattern!r}]: expected 'allow', 'ask', 'block' or a mapping, got {short_repr(given)}"
         )
     return Rule(
         pattern, None, tuple((_name(pattern, name), _sources(pattern, name, one)) for name, one in given.items())
@@ -76,7 +76,9 @@ def _rule(pattern: object, given: object) -> Rule:
 
 def _name(pattern: str, argument: object) -> str:
     if not isinstance(argument, str) or not argument:
-        raise ConfigurationError(f"rules[{pattern!r}]: expected an argument's name or a pattern, got {shown(argument)}")
+        raise ConfigurationError(
+            f"rules[{pattern!r}]: expected an argument's name or a pattern, got {short_repr(argument)}"
+        )
     return argument
 
 
@@ -85,6 +87,6 @@ def _sources(pattern: str, argument: object, given: object) -> tuple[str, ...]:
     if not isinstance(sources, Sequence) or not sources or not all(isinstance(one, str) and one for one in sources):
         raise ConfigurationError(
             f"rules[{pattern!r}][{argument!r}]: expected one or more of {', '.join(SOURCES)} and tools' names, "
-            f"got {shown(given)}"
+            f"got {short_repr(given)}"
         )
     return tuple(sources)

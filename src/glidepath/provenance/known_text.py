@@ -16,8 +16,8 @@ from glidepath.messages import (
     ToolCall,
     ToolResultMessage,
     UserMessage,
+    find_untrusted_parts,
     own_words,
-    untrusted_parts,
 )
 from glidepath.provenance.action_words import ActionWords, nouns_of, verb_kinds
 from glidepath.provenance.user_text import UserText
@@ -173,13 +173,13 @@ class KnownText:
         for message in messages:
             if isinstance(message, AssistantMessage):
                 self.origins |= dict.fromkeys(message.origins)
-                self._calls |= {call.id: self._made(call) for call in message.tool_calls}
+                self._calls |= {call.id: self._describe_call(call) for call in message.tool_calls}
             elif isinstance(message, UserMessage):
                 self._take_words(message)
             elif isinstance(message, ToolResultMessage):
                 self._take_result(message)
 
-    def _made(self, call: ToolCall) -> _Made:
+    def _describe_call(self, call: ToolCall) -> _Made:
         arguments = call.arguments
         values = (*[value for _, value in leaves(arguments)], *keys_in(arguments.values()))
         tainted = tuple([one for one in values if not self._is_own(one)]) if self.origins else ()
@@ -193,13 +193,13 @@ class KnownText:
             return True
         return self._own.issuperset(phrase(value).split()) and self._own_addresses.issuperset(addresses(value))
 
-    def called(self) -> dict[str, list[KnownEntry]]:
+    def find_called_names(self) -> dict[str, list[KnownEntry]]:
         """The names that the user has used, with the records that have them."""
         if self._seen != (len(self.user), len(self.entries)):
             self._look_again()
         return self._called
 
-    def mentioned(self) -> dict[str, list[KnownEntry]]:
+    def find_mentioned_phrases(self) -> dict[str, list[KnownEntry]]:
         """The phrases of the user that name something, with the records that contain them."""
         if self._seen != (len(self.user), len(self.entries)):
             self._look_again()
@@ -235,7 +235,7 @@ class KnownText:
         if message.origins:
             self._take_outside(message.text, message.origins)
             return
-        for part in untrusted_parts(message):
+        for part in find_untrusted_parts(message):
             self._take_outside(part.text, part.origins)
         if not message.internal:
             words = own_words(message)
@@ -247,7 +247,7 @@ class KnownText:
     def _take_result(self, message: ToolResultMessage) -> None:
         made, text = self._calls.pop(message.call_id, _Made(message.tool_name, "", (), ())), message.text
         if not message.is_error:
-            self._note_written(made)
+            self._note_tainted_write(made)
         if message.origins:
             self._take_outside(text, message.origins, frozenset(addresses(made.asked)))
             return
@@ -278,7 +278,7 @@ class KnownText:
         self._own_addresses.update(found)
         self.listed |= fields - {literal(made.asked)}
 
-    def _note_written(self, made: _Made) -> None:
+    def _note_tainted_write(self, made: _Made) -> None:
         """A tool that does more than look was given untrusted text: reading it there is reading untrusted text."""
         if not made.tainted or self._only_looks(made.tool):
             return
@@ -323,7 +323,7 @@ class KnownText:
         if (text, origins, place) in self._texts:
             return
         self._texts.add((text, origins, place))
-        data = _parsed(text)
+        data = _parse_result(text)
         values = [text] if data is None else [value for _, value in leaves(data)]
         whole = frozenset(map(phrase, values))
         self.outside.append(Passage(phrase(text), frozenset(addresses(text)), origins, whole, place))
@@ -371,7 +371,7 @@ def _label(words: str, written: str, tool: str) -> tuple[str, ...]:
     return tuple([word for word in significant(" ".join(before) or phrase(tool)) if word not in _GENERIC])
 
 
-def _parsed(text: str) -> Any:
+def _parse_result(text: str) -> Any:
     """The data of a result that is JSON of more than one value; None for any other text."""
     if text[:1] not in ("{", "["):
         return None
@@ -383,7 +383,7 @@ def _parsed(text: str) -> Any:
 
 
 def _fields(text: str) -> list[tuple[str, str]]:
-    data = _parsed(text)
+    data = _parse_result(text)
     return [] if data is None else leaves(data)
 
 

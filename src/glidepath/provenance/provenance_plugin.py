@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Literal
 
-from glidepath.errors import ConfigurationError, shown
+from glidepath.errors import ConfigurationError, short_repr
 from glidepath.messages import Message
 from glidepath.provenance.call_check import Suspicion, suspicions
 from glidepath.provenance.call_rules import Rules, RulesGiven
@@ -38,10 +38,10 @@ class Provenance(Plugin):
         words: Mapping[str, Sequence[str]] | None = None,
     ) -> None:
         if policy not in ("ask", "block"):
-            raise ConfigurationError(f"policy={shown(policy)} is not a policy; use 'ask' or 'block'")
+            raise ConfigurationError(f"policy={short_repr(policy)} is not a policy; use 'ask' or 'block'")
         self.policy = policy
         self._rules = Rules(rules)
-        self._words = _checked_words(words)
+        self._words = _check_words(words)
         self._looks: dict[str, bool] = {}
         self._known = KnownText(self._words, self._looks)
         self._read: list[tuple[Sequence[Message], int]] = []
@@ -62,7 +62,7 @@ class Provenance(Plugin):
         verdict = self._rules.verdict(context.call.name)
         if verdict == "allow":
             return None
-        known = self._caught_up(context)
+        known = self._catch_up(context)
         if not known.origins:
             return None
         if context.approved and self.policy == "ask" and verdict != "block":
@@ -74,9 +74,9 @@ class Provenance(Plugin):
             found = suspicions(context.call.name, context.tool, context.arguments, known, self._rules)
         if not found:
             return None
-        return self._held(found, verdict or self.policy)
+        return self._hold_call(found, verdict or self.policy)
 
-    def _held(self, found: list[Suspicion], how: str) -> BeforeDecision:
+    def _hold_call(self, found: list[Suspicion], how: str) -> BeforeDecision:
         reasons = [one.why for one in found[:MOST_REASONS]]
         if len(found) > MOST_REASONS:
             reasons.append(f"and {len(found) - MOST_REASONS} more")
@@ -86,7 +86,7 @@ class Provenance(Plugin):
             return Ask(text, origins)
         return Block(f"{text} Tell the user what you wanted to do instead of trying another way.")
 
-    def _caught_up(self, context: ToolCallContext) -> KnownText:
+    def _catch_up(self, context: ToolCallContext) -> KnownText:
         """Everything that was said up to now; only what is new has to be read."""
         transcripts = [*context.above, context.messages]
         same = len(self._read) == len(transcripts) and all(
@@ -114,7 +114,7 @@ def _only_looks(tool: object) -> bool:
     return bool(getattr(tool, "read_only", False) or getattr(tool, "makes_calls", False))
 
 
-def _checked_words(words: object) -> Mapping[str, Sequence[str]]:
+def _check_words(words: object) -> Mapping[str, Sequence[str]]:
     if words is None:
         return {}
     if not isinstance(words, Mapping) or not all(
@@ -122,6 +122,6 @@ def _checked_words(words: object) -> Mapping[str, Sequence[str]]:
         for name, ones in words.items()
     ):
         raise ConfigurationError(
-            f"words: expected lists of words by tool, such as {{'send': ['mail']}}, got {shown(words)}"
+            f"words: expected lists of words by tool, such as {{'send': ['mail']}}, got {short_repr(words)}"
         )
     return {name: tuple(ones) for name, ones in words.items()}

@@ -17,9 +17,9 @@ from glidepath.provenance.words import (
     is_generic,
     is_telling,
     literal,
+    normalize_spelling,
     phrase,
     plain,
-    spelled,
     word_set,
 )
 
@@ -99,7 +99,7 @@ class UserText:
     def __init__(self, text: str) -> None:
         self.words = phrase(text)
         self.literal = literal(text)
-        self._text = spelled(text)
+        self._text = normalize_spelling(text)
         found = list(_PIECE.finditer(self._text))
         self._raw = [match[0] for match in found]
         self._parts = [plain(match[0]) for match in found]

@@ -142,7 +142,7 @@ def addresses(text: str) -> dict[str, str]:
     """What can reach someone or names an account: links, mail addresses, numbers, handles; and how each is written."""
     if _ADDRESSES_HAVE.search(text) is None:
         return {}
-    return {canonical: written for canonical, written, _, _ in addresses_at(spelled(text))}
+    return {canonical: written for canonical, written, _, _ in addresses_at(normalize_spelling(text))}
 
 
 def addresses_at(text: str) -> Iterator[tuple[str, str, int, int]]:
@@ -158,14 +158,14 @@ def addresses_at(text: str) -> Iterator[tuple[str, str, int, int]]:
 
 def besides(text: str) -> list[str]:
     """What is around the addresses of a text, where there are words in it."""
-    kept, end, text = [], 0, spelled(text)
+    kept, end, text = [], 0, normalize_spelling(text)
     for _, _, start, behind in addresses_at(text):
         kept.append(text[end:start])
         end = behind
     return [part for part in (*kept, text[end:]) if phrase(part)]
 
 
-def spelled(text: str) -> str:
+def normalize_spelling(text: str) -> str:
     """The text in which addresses are looked for: in one spelling, and sentences apart."""
     if not text.isascii():
         text = _DOT.sub(".", unicodedata.normalize("NFKC", _HIDDEN.sub("", text)))

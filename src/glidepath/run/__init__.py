@@ -2,12 +2,12 @@
 
 from typing import TYPE_CHECKING
 
-from glidepath.late import late
+from glidepath.late import lazy_attributes
 from glidepath.outcome import Verdict
 from glidepath.run.abandoned import closable
 from glidepath.run.cancel import CancelToken
 from glidepath.run.hooks import HookFault, Opinion, about, opinion, report, take_all, to_read
-from glidepath.run.inside import INHERIT, Inherit, Place
+from glidepath.run.inside import INHERIT, CallScope, Inherit
 from glidepath.run.interrupting import interruptible, interruptible_within
 from glidepath.run.interrupts import Interrupt, LetGo, Signal, Stopped, Why
 from glidepath.run.plan import Ending, Plan, Touchdown
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 __all__ = [
     "HIGH_WATER",
     "INHERIT",
+    "CallScope",
     "CancelToken",
     "Decision",
     "Ending",
@@ -31,7 +32,6 @@ __all__ = [
     "LetGo",
     "Offspring",
     "Opinion",
-    "Place",
     "Plan",
     "Resumption",
     "Run",
@@ -58,4 +58,4 @@ __all__ = [
 ]
 
 if not TYPE_CHECKING:
-    __getattr__ = late(__name__, decisions=("Decision", "answer", "approve", "deny"))
+    __getattr__ = lazy_attributes(__name__, decisions=("Decision", "answer", "approve", "deny"))

@@ -64,10 +64,10 @@ def scopes(coroutine: object) -> Iterator[Any]:
             yield scope
             if isinstance(scope, GENERATOR_SCOPES):
                 yield from scopes(scope.gen)
-        inside = _awaited(inside, held)
+        inside = _next_awaitable(inside, held)
 
 
-def _awaited(inside: object, held: list[Any]) -> Any:
+def _next_awaitable(inside: object, held: list[Any]) -> Any:
     """What a coroutine waits for, one step further in; None at the end."""
     for kind, name in _WAITING:
         if isinstance(inside, kind):
@@ -84,7 +84,7 @@ _WAITING: tuple[tuple[type, str], ...] = (
 )
 
 
-async def run_abandoned(coroutine: Coroutine[Any, Any, Any]) -> None:
+async def drive_abandoned(coroutine: Coroutine[Any, Any, Any]) -> None:
     """Drive an abandoned coroutine to its end and swallow whatever comes of it."""
     cancelled = asyncio.CancelledError()  # what it waited for was cancelled with us
     request(cancelled)

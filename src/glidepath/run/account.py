@@ -25,7 +25,7 @@ _NO_AMOUNT: Final = Amount()
 NEVER_RAN = frozenset(kind.value for kind in ResultKind if not kind.ran)
 
 
-def used_since(now: Usage, then: Usage) -> Usage:
+def usage_since(now: Usage, then: Usage) -> Usage:
     """What was used between two moments."""
     return Usage(
         now.input - then.input,
@@ -86,7 +86,7 @@ class Account(Record, eq=False, gc=False):
         return account
 
 
-def _charged(
+def _charge(
     accounts: Mapping[str, Account], name: str, usage: Usage, money: int, calls: int = 1
 ) -> Mapping[str, Account]:
     accounts = {**accounts}
@@ -141,15 +141,15 @@ class Spending(Record, eq=False, kw_only=True, gc=False):
     def pay_beside(self, name: str, usage: Usage, money: int) -> None:
         """Charge a call made for another client, under its own name."""
         self.money += money
-        self.other_accounts = _charged(self.other_accounts, name, usage, money)
+        self.other_accounts = _charge(self.other_accounts, name, usage, money)
 
     def charge_child(self, name: str, usage: Usage, money: int, before: RunResult | None = None) -> None:
         """Count what a child cost; of one that had paused `before`, only what came since."""
         if before is not None:
-            usage, money = used_since(usage, before.usage), money - pico_of(before.cost)
+            usage, money = usage_since(usage, before.usage), money - pico_of(before.cost)
         self.money += money
         calls = 1 if before is None else 0
-        self.child_accounts = _charged(self.child_accounts, name, usage, money, calls)
+        self.child_accounts = _charge(self.child_accounts, name, usage, money, calls)
         self.unsaved["children_spent"] = None
 
     def switch(self, before: str, now: str) -> None:

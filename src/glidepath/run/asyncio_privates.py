@@ -33,7 +33,7 @@ def must_cancel(task: asyncio.Task[Any]) -> bool:
     return getattr(task, "_must_cancel", False)
 
 
-def pressed(runner: Runner) -> bool:
+def is_interrupted_by_user(runner: Runner) -> bool:
     """Whether Ctrl-C has cancelled the main task of `asyncio.run`."""
     return bool(getattr(runner, "_interrupt_count", 0))
 

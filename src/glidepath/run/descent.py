@@ -10,7 +10,7 @@ from glidepath.outcome import StopCause, ValidationRecord, Verdict
 from glidepath.run.unsaved import Unsaved
 
 
-class Descent(Record, eq=False, gc=False):
+class WindDown(Record, eq=False, gc=False):
     """How close the run is to its end: told to wind down, in its last turn, condemned, landing."""
 
     SURVIVES: ClassVar[tuple[str, ...]] = ("landing_calls", "withdrawal", "withdrawn", "notices_told")
@@ -36,7 +36,7 @@ class Descent(Record, eq=False, gc=False):
     notices_told: frozenset[tuple[str, str]] = frozenset()
     landing_calls: int = 0
 
-    def restored(self) -> None:
+    def note_restored(self) -> None:
         """The fields were put back from a snapshot: it may have begun in an earlier process."""
         asked = self.wind_down is not None or self.notice is not None or self.verdict is not None
         self.begun = asked or bool(self.withdrawn)
@@ -119,7 +119,7 @@ class Audit(Record, eq=False):
         """The constraint holds again."""
         self.warned = {other: said for other, said in (self.warned or {}).items() if other != constraint}
 
-    def asked(self, passing: Any) -> None:
+    def record_answers(self, passing: Any) -> None:
         """What was said at this checkpoint."""
         self.passing = passing
 

@@ -11,7 +11,7 @@ from glidepath._wire import Value, canonical
 from glidepath.outcome import ConfigurationChange, dollars
 
 if TYPE_CHECKING:
-    from glidepath.plugins.lineup import Lineup
+    from glidepath.plugins.lineup import HookTable
     from glidepath.run.plan import Plan
     from glidepath.tools import Tool
 
@@ -38,7 +38,7 @@ class Fingerprint(Value, frozen=True, kw_only=True, omit_defaults=True):
         return _digest(canonical(self))
 
 
-_KNOWN: WeakKeyDictionary[Lineup, tuple[Fingerprint, str]] = WeakKeyDictionary()
+_KNOWN: WeakKeyDictionary[HookTable, tuple[Fingerprint, str]] = WeakKeyDictionary()
 """Made once for each configuration: every one has its own line-up."""
 _MOST_ALIKE = 64
 _ALIKE: dict[str, tuple[Fingerprint, str]] = {}
@@ -49,7 +49,7 @@ def fingerprint(plan: Plan) -> tuple[Fingerprint, str]:
     """A description of this agent, and its digest."""
     known = _KNOWN.get(plan.lineup)
     if known is None:
-        made = _made(plan)
+        made = _make_fingerprint(plan)
         digest = made.digest
         if len(_ALIKE) >= _MOST_ALIKE:
             _ALIKE.clear()
@@ -57,7 +57,7 @@ def fingerprint(plan: Plan) -> tuple[Fingerprint, str]:
     return known
 
 
-def _made(plan: Plan) -> Fingerprint:
+def _make_fingerprint(plan: Plan) -> Fingerprint:
     caps = plan.caps
     plans = (plan,) if plan.route is None else plan.route.plans
     limits = {

@@ -7,11 +7,11 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from glidepath._wire import Record
-from glidepath.errors import GlidepathError, told
+from glidepath.errors import GlidepathError, describe_error
 from glidepath.events import HookFailed
 from glidepath.messages import Message
 from glidepath.run.error_log import log_error
-from glidepath.run.inside import ASKED, Place, recall
+from glidepath.run.inside import ASKED, CallScope, recall
 from glidepath.run.interrupting import interruptible_within
 from glidepath.run.interrupts import Stopped, Why
 from glidepath.spi.inside_variable import INSIDE
@@ -101,26 +101,26 @@ def opinion(
     One loop for all that are silent: most hooks have nothing to say most of the time. What they start is the run's
     child while they are asked.
     """
-    place, name = Place(run, hook, ASKED), ""
+    place, name = CallScope(run, hook, ASKED), ""
     _enter(place)
     try:
         for name, method in voices:
             answer = method(context)
             if answer is not None:
-                return _answered(run, hook, voices, context, place, name, answer)
+                return _ask_rest(run, hook, voices, context, place, name, answer)
     except BaseException as error:
-        return _answered(run, hook, voices, context, place, name, error, failed=True)
+        return _ask_rest(run, hook, voices, context, place, name, error, failed=True)
     place.run = None
     _enter(None)
     return recall(run, hook) if run.work.spawned else None
 
 
-async def _answered(
+async def _ask_rest(
     run: Run,
     hook: str,
     voices: Iterator[tuple[str, Any]],
     context: object,
-    place: Place,
+    place: CallScope,
     name: str,
     answer: Any,
     *,
@@ -133,7 +133,7 @@ async def _answered(
                 if failed:
                     raise answer
                 if hasattr(answer, "__await__"):
-                    answer = await _awaited(run, answer)
+                    answer = await _await_answer(run, answer)
                 if answer is not None:
                     return Opinion(name, answer, None)
                 for name, method in voices:  # noqa: B007, PLR1704 - an error names the plugin that was asked
@@ -143,8 +143,8 @@ async def _answered(
                 else:
                     return None
             except BaseException as error:
-                contained(run, error)
-                what = f" raised {told(error)}"
+                check_survivable(run, error)
+                what = f" raised {describe_error(error)}"
                 if isinstance(error, Stopped):
                     hung = f"no answer within {run.plan.config.hook_timeout} s"
                     what = f": {hung if error.why is Why.TIMEOUT else 'it was cancelled'}"
@@ -159,20 +159,20 @@ async def _answered(
             await recall(run, hook)
 
 
-def contained(run: Run, error: BaseException) -> None:
+def check_survivable(run: Run, error: BaseException) -> None:
     """Foreign code has failed: raise what ends the run, or return when the run survives it.
 
     SystemExit is contained, too: a hook or a constraint must not end the process.
     """
     if isinstance(error, Stopped) and error.why is Why.INTERRUPT:
-        raise run.interrupted() from None
+        raise run.make_interrupt() from None
     if isinstance(error, KeyboardInterrupt):
-        raise run.interrupted_by_hand() from None
+        raise run.make_manual_interrupt() from None
     if run.watch.gone or run.watch.is_forked():  # the run's own coroutine is being closed, or this is a copy of it
         raise error
 
 
-async def _awaited(run: Run, answer: Awaitable[Any]) -> Any:
+async def _await_answer(run: Run, answer: Awaitable[Any]) -> Any:
     work: Any = answer if hasattr(answer, "send") else as_coroutine(answer)  # a future, or has an __await__
     if run.watch.interrupt is not None:  # the run is being stopped: a hook that has to wait is interrupted at once
         run.watch.wanted = True
@@ -203,7 +203,7 @@ def take_all(run: Run, items: Iterable[Any], most: int) -> tuple[list[Any], Hook
     except KeyboardInterrupt:
         raise
     except BaseException as error:  # no iterable at all, or one that breaks
-        fault = HookFault(told(error))
+        fault = HookFault(describe_error(error))
         fault.raised = error
         return taken, fault
     return taken, None
@@ -218,4 +218,4 @@ def report(run: Run, hook: str, name: str, fault: BaseException, effect: str) ->
         log_error(run, who, fault.raised, effect)
     else:
         log_error(run, who, fault, effect, did="gave no usable answer")
-    run.emit(HookFailed, name, hook, str(fault) if isinstance(fault, HookFault) else told(fault), effect)
+    run.emit(HookFailed, name, hook, str(fault) if isinstance(fault, HookFault) else describe_error(fault), effect)

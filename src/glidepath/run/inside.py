@@ -69,7 +69,7 @@ class LostChild(ToolError):  # noqa: N818 - what happened
     """A child of this call had begun, and its journal is missing or cannot be read: what it did is unknown."""
 
 
-class Place(Record, eq=False):
+class CallScope(Record, eq=False):
     """A tool call or a hook of a run. It is open until that has its result."""
 
     run: Any
@@ -82,9 +82,9 @@ class Place(Record, eq=False):
     """Takes what is to be done on the run's own loop once it is free, while that is blocked."""
     warned: bool = False
 
-    def copy(self, mailbox: Post | None = None) -> Place:
+    def copy(self, mailbox: Post | None = None) -> CallScope:
         """The same place for a caller that needs it alone; `mailbox` when its loop is blocked, or about to be."""
-        return Place(self.run, self.key, self.work, mailbox, self.warned)
+        return CallScope(self.run, self.key, self.work, mailbox, self.warned)
 
     @property
     def is_open(self) -> bool:
@@ -183,14 +183,14 @@ class SideWork(Record, eq=False):
 
     def report(self, child: RunResult) -> None:
         """A child has ended, and with it what it leaves behind."""
-        before = self.known_child(child.run_id)
+        before = self.find_child_result(child.run_id)
         self.abandoned += child.abandoned if before is None else child.abandoned[len(before.abandoned) :]
         self.unsaved["abandoned"] = None
         self.adopt(child)
 
     def adopt(self, child: RunResult) -> None:
         """A child had ended before the process died: what it let go of is gone."""
-        before = self.known_child(child.run_id)
+        before = self.find_child_result(child.run_id)
         if before is None:
             self.children += (child,)
             self.unknown_effects += child.unknown_effects
@@ -199,7 +199,7 @@ class SideWork(Record, eq=False):
             self.unknown_effects += child.unknown_effects[len(before.unknown_effects) :]
         self.unsaved["children"] = self.unsaved["unknown_effects"] = None
 
-    def known_child(self, run_id: str) -> RunResult | None:
+    def find_child_result(self, run_id: str) -> RunResult | None:
         """How this child had ended before; None for one that is new."""
         return next((child for child in self.children if child.run_id == run_id), None)
 
@@ -223,9 +223,9 @@ def _post(loop: asyncio.AbstractEventLoop, act: Callable[[], None]) -> None:
         loop.call_soon_threadsafe(act)
 
 
-def around() -> Place | None:
+def current_scope() -> CallScope | None:
     """The place this code runs in; None outside of every run, and where the call or hook has ended."""
-    place: Place | None = INSIDE.get()
+    place: CallScope | None = INSIDE.get()
     if place is None or place.is_open:
         return place
     place.warn()
@@ -249,13 +249,13 @@ def come_back(before: object) -> None:
 # --- children of a place ----------------------------------------------------------------------------------------
 
 
-def enlist(place: Place, token: CancelToken, child: asyncio.Future[Any]) -> None:
+def enlist(place: CallScope, token: CancelToken, child: asyncio.Future[Any]) -> None:
     """A child belongs to a place: it is stopped when that ends before it."""
     place.run.work.enlist(place.key, (token, child))
 
 
 async def launch(
-    place: Place,
+    place: CallScope,
     fly: Callable[[CancelToken, str], Coroutine[Any, Any, Any]],
     cancel: CancelToken | None = None,
     alone: Callable[[], Coroutine[Any, Any, Any]] | None = None,
@@ -269,9 +269,9 @@ async def launch(
             raise RuntimeError(f"{place.key} has ended: nothing can be started in it any more")
         place.warn()
         return await alone()
-    token, let_go = linked(cancel)
+    token, let_go = link_tokens(cancel)
     name = f"{place.key}.{len(place.run.work.spawned.get(place.key, ())) + 1}"
-    child = _begun(place.loop, fly(token, name), "glidepath-child")
+    child = _start_child_task(place.loop, fly(token, name), "glidepath-child")
     # Before the first wait: a place that ends now must know of the child to stop it.
     enlist(place, token, child)
     try:
@@ -283,17 +283,17 @@ async def launch(
     return result
 
 
-def _begun(
+def _start_child_task(
     loop: asyncio.AbstractEventLoop, flight: Coroutine[Any, Any, Any], name: str, context: Context | None = None
 ) -> asyncio.Task[Any]:
     """A task for a child. One that is cancelled before its first step never takes it, and is closed."""
-    task = loop.create_task(_sheltered(flight), name=name, context=context)
+    task = loop.create_task(_run_sheltered(flight), name=name, context=context)
     # A coroutine that never ran would warn that it was never awaited.
     task.add_done_callback(lambda _: flight.close())
     return task
 
 
-async def _sheltered(flight: Coroutine[Any, Any, Any]) -> tuple[Any, BaseException | None]:
+async def _run_sheltered(flight: Coroutine[Any, Any, Any]) -> tuple[Any, BaseException | None]:
     """Await a child before it takes off, too: SystemExit or Ctrl-C in a task of ours would end the event loop."""
     try:
         return await flight, None
@@ -303,7 +303,7 @@ async def _sheltered(flight: Coroutine[Any, Any, Any]) -> tuple[Any, BaseExcepti
         return None, error
 
 
-def linked(*parents: CancelToken | None) -> tuple[CancelToken, Callable[[], None]]:
+def link_tokens(*parents: CancelToken | None) -> tuple[CancelToken, Callable[[], None]]:
     """A token that follows others, and how to let go of them."""
     child = CancelToken()
     followed = [parent for parent in parents if parent is not None]
@@ -356,11 +356,11 @@ class _Errand:
             return  # nobody waits for it any more
         if self._worker is not None:
             self._worker.rest()
-        self._task = _begun(self.loop, self._work(), "glidepath-errand", self._context)
-        self._task.add_done_callback(self._done)
+        self._task = _start_child_task(self.loop, self._work(), "glidepath-errand", self._context)
+        self._task.add_done_callback(self._on_done)
         self.begun.set_result(None)
 
-    def _done(self, task: asyncio.Task[Any]) -> None:
+    def _on_done(self, task: asyncio.Task[Any]) -> None:
         if self._worker is not None:
             self._worker.wake()
         result, error = (None, asyncio.CancelledError()) if task.cancelled() else task.result()
@@ -375,8 +375,8 @@ class _Errand:
             self._task.cancel()
 
 
-async def at_home(
-    place: Place, work: Callable[[], Coroutine[Any, Any, Any]], otherwise: Callable[[], Coroutine[Any, Any, Any]]
+async def run_on_parent_loop(
+    place: CallScope, work: Callable[[], Coroutine[Any, Any, Any]], otherwise: Callable[[], Coroutine[Any, Any, Any]]
 ) -> Any:
     """Do something on the loop of a place's run, from a loop in another thread; `otherwise` when that is blocked."""
     run = place.run
@@ -388,11 +388,11 @@ async def at_home(
     await asyncio.wait({begun}, timeout=ANSWERS_WITHIN)
     if not begun.done() and errand.begun.cancel():
         return await otherwise()
-    return await _followed(errand)
+    return await _follow_errand(errand)
 
 
-async def apart(
-    place: Place,
+async def run_on_own_loop(
+    place: CallScope,
     fly: Callable[[CancelToken, Post], Coroutine[Any, Any, Any]],
     cancel: CancelToken | None,
     alone: Callable[[], Coroutine[Any, Any, Any]],
@@ -404,7 +404,7 @@ async def apart(
         return await alone()
     loop: asyncio.AbstractEventLoop = run.watch.loop
     post: Post = partial(_post, loop) if place.mailbox is None else place.mailbox
-    token, let_go = linked(cancel, run.terms.token)
+    token, let_go = link_tokens(cancel, run.terms.token)
     enlisted: list[asyncio.Future[None]] = []
 
     def begin() -> None:
@@ -428,7 +428,7 @@ async def apart(
         post(end)
 
 
-async def _followed(errand: _Errand) -> Any:
+async def _follow_errand(errand: _Errand) -> Any:
     outcome: Future[Any] = errand.outcome
     waiting = asyncio.wrap_future(outcome)
     try:
@@ -442,7 +442,7 @@ async def _followed(errand: _Errand) -> Any:
         raise
 
 
-async def came_round(watch: Watch, turn: asyncio.Future[None], until: float = inf) -> bool:
+async def wait_for_budget(watch: Watch, turn: asyncio.Future[None], until: float = inf) -> bool:
     """Wait for a turn that work on other loops may have to give; True when it is time to look again, or `until`.
 
     False when one of those loops is blocked until this run is done, by `run_sync` in an `async def` above all: what is

@@ -12,15 +12,15 @@ from asyncio import Future, isfuture  # nest_asyncio replaces the class later, a
 from collections.abc import Coroutine, Generator
 from typing import Any, TypeVar
 
-from glidepath.run.abandoned import move_scopes, run_abandoned
+from glidepath.run.abandoned import drive_abandoned, move_scopes
 from glidepath.run.interrupts import LetGo
 from glidepath.run.watch import Watch
-from glidepath.run.whose import Ear
+from glidepath.run.whose import CancellationProbe
 
 T = TypeVar("T")
 
 
-async def uninterrupted(work: Coroutine[Any, Any, T], name: str | None = None) -> T:
+async def run_uninterrupted(work: Coroutine[Any, Any, T], name: str | None = None) -> T:
     """Await something to its end, in its own task; a cancellation takes effect afterwards."""
     task = asyncio.get_running_loop().create_task(work, name=name)
     cancelled: asyncio.CancelledError | None = None
@@ -49,7 +49,7 @@ async def interruptible_within(
     try:
         return await interruptible(coroutine, watch, *waiting)
     except (LetGo, asyncio.CancelledError) as stop:
-        raise watch.stopped(stop) from None
+        raise watch.explain_stop(stop) from None
     finally:
         watch.calm()
 
@@ -59,11 +59,11 @@ def interruptible(coroutine: Coroutine[Any, Any, Any], watch: Watch, *started: o
     """Await a foreign coroutine inside the run's own task, and let go of it when it ignores its cancellation.
 
     `started`: what the coroutine waits for, when it has taken its first step already. Raises `LetGo`. This is the whole
-    of it as long as every wait ends well; from the first that does not, `_driven` takes over.
+    of it as long as every wait ends well; from the first that does not, `_drive` takes over.
     """
     if started:
         _make_ready(watch)
-        return (yield from _driven(coroutine, watch, [], *started))
+        return (yield from _drive(coroutine, watch, [], *started))
     if watch.task.cancelling() != watch.level:  # a hook has cancelled the task and never waited
         yield from watch.settle().__await__()
     while True:
@@ -91,12 +91,12 @@ def interruptible(coroutine: Coroutine[Any, Any, Any], watch: Watch, *started: o
             if waiting is None or waiting is watch.task or not (isinstance(waiting, Future) or isfuture(waiting)):
                 yield waiting
             else:
-                yield Ear(waiting, watch, coroutine)
+                yield CancellationProbe(waiting, watch, coroutine)
         except BaseException as error:
             failed = [error]
         else:
             continue
-        return (yield from _driven(coroutine, watch, failed))
+        return (yield from _drive(coroutine, watch, failed))
 
 
 def _make_ready(watch: Watch) -> None:
@@ -113,7 +113,7 @@ def _make_ready(watch: Watch) -> None:
         watch.consumer.ring()
 
 
-def _driven(
+def _drive(
     coroutine: Coroutine[Any, Any, Any], watch: Watch, failed: list[BaseException], *started: object
 ) -> Generator[Any, Any, Any]:
     """Drive a coroutine whose last wait has `failed`, or that has `started`, until it ends or is let go of."""
@@ -124,16 +124,20 @@ def _driven(
         try:
             if failed:
                 raise failed.pop()
-            yield Ear(waiting, watch, coroutine) if isfuture(waiting) and waiting is not watch.task else waiting
+            yield (
+                CancellationProbe(waiting, watch, coroutine)
+                if isfuture(waiting) and waiting is not watch.task
+                else waiting
+            )
         except asyncio.CancelledError as cancelled:
             error = cancelled
             asked = watch.asks(cancelled) or asked
-            watch.arrived()
+            watch.count_cancellation()
             doubt = watch.in_doubt()
             if patient and watch.out_of_patience():
                 # Its timeouts and task groups would keep cancelling our task, which it leaves: they move with it.
                 move_scopes(
-                    coroutine, watch, watch.loop.create_task(run_abandoned(coroutine), name="glidepath-abandoned")
+                    coroutine, watch, watch.loop.create_task(drive_abandoned(coroutine), name="glidepath-abandoned")
                 )
                 yield from watch.settle().__await__()
                 raise LetGo from None

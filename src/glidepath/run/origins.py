@@ -25,12 +25,12 @@ def hear(run: Run, key: str, origins: tuple[str, ...]) -> None:
         run.work.hear(key, origins)
 
 
-def heard_in_programs(run: Run) -> tuple[str, ...]:
+def sources_read_by_programs(run: Run) -> tuple[str, ...]:
     """What the programs that are at work have read, which is not in the transcript."""
     return tuple(dict.fromkeys([name for key in run.turn.programs for name in run.work.heard.get(key, ())]))
 
 
-def heard_in(run: Run, call_id: str, own: tuple[str, ...]) -> tuple[str, ...]:
+def sources_of_call(run: Run, call_id: str, own: tuple[str, ...]) -> tuple[str, ...]:
     """The sources of a call's result: its own, its children's, and those of children that belong to no call."""
     found = dict.fromkeys(own)
     for key, origins in run.work.heard.items():
@@ -39,7 +39,7 @@ def heard_in(run: Run, call_id: str, own: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(found)
 
 
-def tainted(parent: Run, messages: tuple[Message, ...]) -> tuple[Message, ...]:
+def mark_tainted(parent: Run, messages: tuple[Message, ...]) -> tuple[Message, ...]:
     """A child's prompt: a model that has read untrusted text may have written it."""
     heard = [name for origins in parent.work.heard.values() for name in origins]  # by this call, perhaps
     origins = tuple(dict.fromkeys((*origins_of(parent.transcript.messages), *heard)))

@@ -9,7 +9,7 @@ from glidepath._wire import Value
 from glidepath.errors import GlidepathError
 from glidepath.ledger import Caps, Price
 from glidepath.outcome import AgentState, LoopOutcome, StopCause, TextOrigin, Verdict
-from glidepath.plugins.lineup import Lineup
+from glidepath.plugins.lineup import HookTable
 from glidepath.resilience import Health
 from glidepath.run.interrupts import Patience
 from glidepath.spi import (
@@ -120,7 +120,7 @@ class Plan(Value, frozen=True, kw_only=True):
     """Those that are asked on a clock, too."""
     switches: tuple[Switch, ...]
     """The kill switches among the constraints, which the watch looks at between checkpoints."""
-    lineup: Lineup
+    lineup: HookTable
     make_guards: Callable[..., tuple[CallGuard, ...]]
     make_stop_guards: Callable[..., tuple[StopGuard, ...]]
     known_stop_guards: Callable[..., tuple[StopGuard, ...] | None]

@@ -32,7 +32,7 @@ def broke_prefix(run: Run, what: str, *, ours: bool = True) -> None:
     _log.warning(_LOST, run.run_id, what)
 
 
-def kept_prefix(before: Sequence[Message], now: Sequence[Message], vendor: str | None) -> bool:
+def has_same_prefix(before: Sequence[Message], now: Sequence[Message], vendor: str | None) -> bool:
     """Whether a view begins like the one sent before it; its last message may differ, as a reminder at the end does."""
     if not before:
         return True

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from textwrap import wrap
 
 from glidepath.outcome import PendingCall
-from glidepath.run.revealing import argument_rows, revealed, width_of, wrapped
+from glidepath.run.revealing import argument_rows, escape_invisible, width_of, wrap_lines
 
 PAGE_WIDTH = 100
 """The columns of a question that is drawn by somebody else: a page, an editor, a front end."""
@@ -29,16 +29,22 @@ def question_rows(
     than their plain values would.
     """
     who = _NOBODY if who in ("", "agent") else who
-    name = revealed(pending.call.name)
+    name = escape_invisible(pending.call.name)
     end = f"({where}):" if where else ":"
-    head = f"{revealed(who)} wants to call {name}{' ' if where else ''}{end}"
+    head = f"{escape_invisible(who)} wants to call {name}{' ' if where else ''}{end}"
     rows = [head]
     if width_of(head) > width:
-        rows = [f"{revealed(who)} wants to call {name}", *wrap(end, width)]
+        rows = [f"{escape_invisible(who)} wants to call {name}", *wrap(end, width)]
     if width_of(rows[0]) > width:
-        rows = ["Somebody named", *wrapped(who, width), "wants to call", *wrapped(pending.call.name, width), *rows[1:]]
+        rows = [
+            "Somebody named",
+            *wrap_lines(who, width),
+            "wants to call",
+            *wrap_lines(pending.call.name, width),
+            *rows[1:],
+        ]
     if pending.reason and pending.reason not in usual:
-        rows += ["Why you are asked:", *wrapped(pending.reason, width), "The arguments:"]
+        rows += ["Why you are asked:", *wrap_lines(pending.reason, width), "The arguments:"]
     if pending.origins:
-        rows += ["Untrusted content it comes from:", *wrapped("\n".join(pending.origins), width)]
+        rows += ["Untrusted content it comes from:", *wrap_lines("\n".join(pending.origins), width)]
     return rows + (argument_rows(pending.call.arguments, width) if arguments is None else list(arguments))

@@ -14,7 +14,7 @@ from typing import Any
 from unicodedata import category, combining, east_asian_width, normalize
 from unicodedata import name as name_of
 
-from glidepath.plurals import how_many
+from glidepath.plurals import pluralize
 
 _FIRST, _NEXT = "    | ", "    > "
 _NARROWEST = 20
@@ -42,7 +42,7 @@ def width_of(text: str) -> int:
     return sum(0 if combining(sign) else 2 if east_asian_width(sign) in "WF" else 1 for sign in text)
 
 
-def revealed(text: str, keep: str = "") -> str:
+def escape_invisible(text: str, keep: str = "") -> str:
     """The text on one line, with whatever cannot be seen or could steer the terminal as `<U+001B>`.
 
     Signs in `keep` are kept.
@@ -125,16 +125,16 @@ def size_of(arguments: Mapping[str, Any]) -> int:
 
 
 def _argument(name: str, value: object, width: int) -> Iterator[str]:
-    label = revealed(name)
+    label = escape_invisible(name)
     if label != name or width_of(label) > width // 2:
         yield "  an argument named"
-        yield from wrapped(name, width)
+        yield from wrap_lines(name, width)
         label = "  with the value"
     else:
         label = f"  {label}"
     text = value if isinstance(value, str) else _json(value)
     inline = f'{label}: "{text}"' if isinstance(value, str) else f"{label}: {text}"
-    plain = revealed(text) == text and not (isinstance(value, str) and ('"' in text or "\\" in text))
+    plain = escape_invisible(text) == text and not (isinstance(value, str) and ('"' in text or "\\" in text))
     if plain and width_of(inline) <= width:
         yield inline
         return
@@ -142,23 +142,25 @@ def _argument(name: str, value: object, width: int) -> Iterator[str]:
         text = _json(value, indent=2)
     kind = "text" if isinstance(value, str) else "JSON"
     lines = text.count("\n") + 1
-    size = f"{kind}, {how_many(len(text), 'character', f'{len(text):,}')}" + (f", {lines:,} lines" if lines > 1 else "")
+    size = f"{kind}, {pluralize(len(text), 'character', f'{len(text):,}')}" + (
+        f", {lines:,} lines" if lines > 1 else ""
+    )
     head = f"{label} ({size}):"
     yield head if width_of(head) <= width else f"{label}:"
-    yield from wrapped(text, width)
+    yield from wrap_lines(text, width)
 
 
-def wrapped(text: str, width: int) -> Iterator[str]:
+def wrap_lines(text: str, width: int) -> Iterator[str]:
     """A text behind its gutter, every line of it begun again, in rows of at most `width` columns."""
     room = max(width - len(_FIRST), 8)
     for line in text.split("\n"):
         gutter = _FIRST
-        for row in _rows(revealed(line), room):
+        for row in _rows(escape_invisible(line), room):
             yield gutter + row
             gutter = _NEXT
 
 
-def folded(text: str, width: int, indent: str) -> str:
+def fold_line(text: str, width: int, indent: str) -> str:
     """One line that is safe to show, in rows of at most `width` columns behind an indent."""
     return "\n".join(indent + row for row in _rows(text, max(width - len(indent), 8)))
 
@@ -185,8 +187,10 @@ def _fits(text: str, room: int) -> int:
 
 def call_line(name: str, arguments: Mapping[str, Any], most: int = 0) -> str:
     """A call on one line, all arguments named; cut after `most` characters (0: never), and then it says its length."""
-    said = ", ".join(f"{revealed(str(key))}={revealed(_json(value))}" for key, value in arguments.items())
-    line = f"{revealed(name)}({said})"
+    said = ", ".join(
+        f"{escape_invisible(str(key))}={escape_invisible(_json(value))}" for key, value in arguments.items()
+    )
+    line = f"{escape_invisible(name)}({said})"
     return line if not most or len(line) <= most else f"{line[:most]}... ({len(line):,} characters)"
 
 

@@ -19,9 +19,9 @@ from glidepath.messages import (
     visible,
 )
 from glidepath.outcome import TRANSITIONS, AgentState, PendingCall
-from glidepath.run.survey import Survey, characters_of
+from glidepath.run.survey import TranscriptStats, characters_of
 from glidepath.run.unsaved import Unsaved
-from glidepath.run.unseen import hidden, sendable
+from glidepath.run.unseen import blank_stale_messages, sendable
 from glidepath.spi.models import ModelRequest
 
 PRE_FLIGHT, AFTER_MODEL, AFTER_TOOLS = "pre_flight", "after_model", "after_tools"
@@ -84,7 +84,7 @@ class Transcript(Record, eq=False, kw_only=True):
 
     # --- beginning --------------------------------------------------------------------------------------------
 
-    def open(self, survey: Survey, first_new: int) -> None:
+    def open(self, survey: TranscriptStats, first_new: int) -> None:
         """Work out what the messages that are there already mean for this run, whose own begin at `first_new`."""
         self.view_tokens, characters = survey.tokens, survey.characters
         notices = [place for place in survey.notices if place < first_new]
@@ -99,7 +99,7 @@ class Transcript(Record, eq=False, kw_only=True):
             for place in reversed(notices):
                 del self.apart[place]
         if not survey.unsent:
-            self.weighed(self.view, characters)
+            self.record_weight(self.view, characters)
         self.picture_bytes = survey.pictures
         self.call_ids = survey.call_ids.copy()
         if survey.first_task is not None:
@@ -152,19 +152,19 @@ class Transcript(Record, eq=False, kw_only=True):
         """A provider has counted: what its count is off our size of the view."""
         self.anchor = anchor
 
-    def sent(self, view: Sequence[Message]) -> None:
+    def record_sent_view(self, view: Sequence[Message]) -> None:
         """Context transforms have made this view."""
         self.sent_view, self.sent_own = view, 0
 
-    def sent_as_is(self) -> None:
+    def record_sent_unchanged(self) -> None:
         """No context transform has changed the view. It only grows, so its length tells what was sent."""
         self.sent_view, self.sent_own = (), len(self.view)
 
     def shapeable(self) -> tuple[Sequence[Message], Sequence[int]]:
         """What a view is made from, with the size of each message: all but notices of earlier runs."""
-        return hidden(self.messages, self.sizes, self.stale)
+        return blank_stale_messages(self.messages, self.sizes, self.stale)
 
-    def weighed(self, view: Sequence[Message], characters: int) -> None:
+    def record_weight(self, view: Sequence[Message], characters: int) -> None:
         """The characters of this view were counted, and are not counted again."""
         self.weighed_view, self.weighed_messages, self.weighed_characters = view, len(view), characters
 

@@ -55,7 +55,7 @@ class RunJournal(Protocol):
         """A model call is about to start. None when that is written; otherwise it is when this was awaited."""
         ...
 
-    async def grown(self, booking: BookedCall) -> bool:
+    async def record_growth(self, booking: BookedCall) -> bool:
         """A reply has outgrown its reservation, which is larger now; False when that could not be written."""
         ...
 
@@ -73,7 +73,7 @@ class RunJournal(Protocol):
         """Results may join the transcript before some that are in the journal."""
         ...
 
-    async def spawned(self, call_id: str, session_id: str, agent: str) -> None:
+    async def record_child(self, call_id: str, session_id: str, agent: str) -> None:
         """A call is about to start a child with its own journal."""
         ...
 

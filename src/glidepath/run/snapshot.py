@@ -11,13 +11,13 @@ from glidepath import _wire
 from glidepath._wire import Record, replace
 from glidepath.errors import ConfigurationError
 from glidepath.events import MessageAdded
-from glidepath.messages import AssistantMessage, ToolCall, ToolResultMessage, Usage, placed
+from glidepath.messages import AssistantMessage, ToolCall, ToolResultMessage, Usage, place_result
 from glidepath.outcome import Charge, LoopOutcome, RunResult, Snapshot
 from glidepath.run.account import Account
-from glidepath.run.descent import Audit, Descent
+from glidepath.run.descent import Audit, WindDown
 from glidepath.run.inside import SideWork
 from glidepath.run.run_transcript import AnswerSoFar, CurrentTurn, Transcript
-from glidepath.run.terms import Terms
+from glidepath.run.terms import RunInputs
 
 if TYPE_CHECKING:
     from glidepath.ledger import Meter
@@ -58,10 +58,10 @@ PARTS: Mapping[str, Any] = {
     "transcript": Transcript,
     "turn": CurrentTurn,
     "answer": AnswerSoFar,
-    "descent": Descent,
+    "descent": WindDown,
     "audit": Audit,
     "work": SideWork,
-    "terms": Terms,
+    "terms": RunInputs,
 }
 """The parts of a run that survive it: together, with its meter and its accounts, they are its snapshot."""
 KEPT: Mapping[str, tuple[str, ...]] = {
@@ -70,7 +70,7 @@ KEPT: Mapping[str, tuple[str, ...]] = {
 """The fields of each part that a snapshot has, under the same names."""
 
 
-def as_kept(value: object) -> Any:
+def freeze_field(value: object) -> Any:
     """A field as a snapshot has it: a value that nobody changes."""
     if value.__class__ is frozenset:
         return tuple(sorted(value))
@@ -82,10 +82,10 @@ def as_kept(value: object) -> Any:
 def take_snapshot(run: Run, ending: Ending | None = None) -> Snapshot:
     """A copy of the run's parts. With its `ending`, it leaves out what the result contains anyway."""
     meter = run.meter
-    own, accounts = configured(run), _accounts(run)
+    own, accounts = name_configured_model(run), _accounts(run)
     left_out = () if ending is None else _TOLD
     fields = {
-        name: as_kept(getattr(getattr(run, part), name))
+        name: freeze_field(getattr(getattr(run, part), name))
         for part, names in KEPT.items()
         for name in names
         if name not in left_out
@@ -100,7 +100,7 @@ def take_snapshot(run: Run, ending: Ending | None = None) -> Snapshot:
         next_event=number,
         spent=accounts.pop(own).charge(),
         fallbacks_spent={name: account.charge() for name, account in accounts.items()},
-        children_spent=children_spent(run),
+        children_spent=sum_child_spending(run),
         turns=meter.turns,
         metered_tool_calls=meter.tool_calls,
         descendants=meter.descendants,
@@ -121,21 +121,21 @@ def on_budget(run: Run) -> bool:
 
 def _accounts(run: Run) -> dict[str, Account]:
     spend = run.spend
-    return {configured(run): Account(), **spend.other_accounts, run.plan.model_name: spend.account}
+    return {name_configured_model(run): Account(), **spend.other_accounts, run.plan.model_name: spend.account}
 
 
-def fallbacks_spent(run: Run) -> dict[str, Charge]:
+def sum_fallback_spending(run: Run) -> dict[str, Charge]:
     """What models other than the configured one have cost."""
-    own = configured(run)
+    own = name_configured_model(run)
     return {name: account.charge() for name, account in _accounts(run).items() if name != own}
 
 
-def children_spent(run: Run) -> dict[str, Charge]:
+def sum_child_spending(run: Run) -> dict[str, Charge]:
     """What the children have cost, by agent."""
     return {name: account.charge() for name, account in run.spend.child_accounts.items()}
 
 
-def configured(run: Run) -> str:
+def name_configured_model(run: Run) -> str:
     """The name of the configured model, whichever is in use: a run that continues begins with it again."""
     return (run.plan if run.plan.route is None else run.plan.route.plans[0]).model_name
 
@@ -194,7 +194,7 @@ def restore(run: Run, resumed: Resumption) -> None:
                 value = list(value)
             setattr(getattr(run, part), name, value)
     run.terms.resume(resumed)
-    run.descent.restored()
+    run.descent.note_restored()
     run.spend.restore(snapshot.spent, snapshot.fallbacks_spent, snapshot.children_spent)
     run.voice.count_from(snapshot.next_event)
     transcript = run.transcript
@@ -226,7 +226,7 @@ def place(run: Run, result: ToolResultMessage, *, last: bool = False) -> None:
         turn.answer((*before, result))
         run.add(result)
         return
-    turn.answer(placed(turn.reply, before, result))  # type: ignore[arg-type]
+    turn.answer(place_result(turn.reply, before, result))  # type: ignore[arg-type]
     behind = len(before) - turn.results.index(result)  # how many of the results that are there belong behind it
     if not behind:
         run.add(result)

@@ -12,8 +12,8 @@ from functools import lru_cache
 from math import inf
 from typing import TYPE_CHECKING, Any
 
-from glidepath._wire import Record, frozen
-from glidepath.errors import told
+from glidepath._wire import Record, freeze
+from glidepath.errors import describe_error
 from glidepath.events import Event, HookFailed, MessageAdded, NoticeSent, RunStarted, TurnEnded, TurnStarted
 from glidepath.ledger import Amount, Caps, Meter, dollars
 from glidepath.messages import Message, ToolResultMessage, UserMessage
@@ -28,20 +28,20 @@ from glidepath.outcome import (
     Verdict,
 )
 from glidepath.plugins.lineup import Hooks
-from glidepath.plurals import how_many
+from glidepath.plurals import pluralize
 from glidepath.run.account import Account, Spending, breakdown
-from glidepath.run.descent import Audit, Descent
+from glidepath.run.descent import Audit, WindDown
 from glidepath.run.error_log import log_error
 from glidepath.run.inside import SideWork
 from glidepath.run.interrupts import Interrupt, Signal
 from glidepath.run.plan import Ending, Plan, Touchdown
 from glidepath.run.run_transcript import PRE_FLIGHT, AnswerSoFar, CurrentTurn, Transcript
 from glidepath.run.snapshot import Resumption, restore, take_snapshot
-from glidepath.run.survey import Survey
-from glidepath.run.terms import RunGuards, Terms
+from glidepath.run.survey import TranscriptStats
+from glidepath.run.terms import RunGuards, RunInputs
 from glidepath.run.unsaved import Unsaved
 from glidepath.run.unseen import NEVER_SENT, sendable
-from glidepath.run.voice import Consumer, Voice, numbers_from
+from glidepath.run.voice import Consumer, EventEmitter, numbers_from
 from glidepath.run.watch import Watch
 from glidepath.spi.constraints import Remaining
 from glidepath.spi.models import provider_of
@@ -65,7 +65,7 @@ def limits_of(caps: Caps, timeout: float | None) -> dict[str, float]:
         "tool_calls": caps.tool_calls,
         "seconds": timeout,
     }
-    return frozen({name: limit for name, limit in limits.items() if limit is not None})  # type: ignore[no-any-return]
+    return freeze({name: limit for name, limit in limits.items() if limit is not None})  # type: ignore[no-any-return]
 
 
 class Run(Record, eq=False, kw_only=True):
@@ -83,7 +83,7 @@ class Run(Record, eq=False, kw_only=True):
     watch: Watch
     hooks: Hooks
     guards: RunGuards
-    terms: Terms
+    terms: RunInputs
     journal: RunJournal | None = None
     """Writes what happens, when there is a store."""
     # its state
@@ -91,15 +91,15 @@ class Run(Record, eq=False, kw_only=True):
     turn: CurrentTurn
     answer: AnswerSoFar
     spend: Spending
-    descent: Descent
+    descent: WindDown
     audit: Audit
     work: SideWork
-    voice: Voice
+    voice: EventEmitter
     result: RunResult | None = None
     shows = True  # what streams for it is shown: the landing window waits for its end
 
     def __repr__(self) -> str:
-        return f"<Run {self.run_id}: {self.state.name}, {how_many(self.turn.iterations, 'turn')}>"
+        return f"<Run {self.run_id}: {self.state.name}, {pluralize(self.turn.iterations, 'turn')}>"
 
     @property
     def state(self) -> AgentState:
@@ -203,9 +203,9 @@ class Run(Record, eq=False, kw_only=True):
         if emit is not None:
             emit(kind, *fields)
 
-    def hook_failed(self, name: str, hook: str, error: BaseException | str, effect: str) -> None:
+    def report_hook_failure(self, name: str, hook: str, error: BaseException | str, effect: str) -> None:
         """Report that a plugin failed and the effect; after the last event, nothing is emitted."""
-        said = error if isinstance(error, str) else told(error)
+        said = error if isinstance(error, str) else describe_error(error)
         if not isinstance(error, str):
             log_error(self, f"{hook} of {name!r}", error, effect)
         if self.result is None:
@@ -373,7 +373,7 @@ class Run(Record, eq=False, kw_only=True):
         else:
             self.descent.ask(StopCause(source="person", action="wind_down", reason=reason or "asked to finish up"))
 
-    def interrupted(self) -> Touchdown:
+    def make_interrupt(self) -> Touchdown:
         """What the pending interrupt means for the run."""
         interrupt: Interrupt = self.watch.interrupt  # type: ignore[assignment]
         if interrupt.verdict is not None:
@@ -391,10 +391,10 @@ class Run(Record, eq=False, kw_only=True):
         cut = LoopOutcome.CUT_OFF if timed else LoopOutcome.CANCELLED
         return Touchdown(Verdict(state=state, cause=cause, gentle=gentle, cut=cut))
 
-    def interrupted_by_hand(self) -> Touchdown:
+    def make_manual_interrupt(self) -> Touchdown:
         """Ctrl-C arrived inside foreign code: same as a cancel."""
         self.watch.raise_interrupt(Interrupt(Signal.CANCEL, "cancel", "interrupted from the keyboard"))
-        return self.interrupted()
+        return self.make_interrupt()
 
     # --- end --------------------------------------------------------------------------------------------------
 
@@ -473,7 +473,7 @@ def open_state(
     stream: Consumer | None,
     resumed: Resumption | None,
     per_run: PerRun | None,
-    survey: Survey | None,
+    survey: TranscriptStats | None,
 ) -> Run:
     """A run that is ready to start. `survey`: what is known of all its messages; None when there are none."""
     again, first_new, unsaved = resumed is not None, len(messages), Unsaved()
@@ -503,7 +503,7 @@ def open_state(
         descent=descent,
         audit=Audit(),
         work=SideWork(unsaved=unsaved),
-        voice=Voice(run_id=run_id, parent_id=parent_id, now=now, numbers=numbers_from(1)),
+        voice=EventEmitter(run_id=run_id, parent_id=parent_id, now=now, numbers=numbers_from(1)),
     )
     if survey is not None:
         run.transcript.open(survey, first_new if resumed is None else resumed.snapshot.first_new)
@@ -522,7 +522,7 @@ def _listen(run: Run, stream: Consumer | None) -> None:
     run.voice.attend(stream, _audience(run) if observed else None)
 
 
-def _transcript(plan: Plan, messages: list[Message], survey: Survey | None, unsaved: Unsaved) -> Transcript:
+def _transcript(plan: Plan, messages: list[Message], survey: TranscriptStats | None, unsaved: Unsaved) -> Transcript:
     return Transcript(
         messages=messages,
         sizes=[] if survey is None else survey.sizes.copy(),
@@ -535,8 +535,8 @@ def _transcript(plan: Plan, messages: list[Message], survey: Survey | None, unsa
     )
 
 
-def _terms(plan: Plan, session_id: str, watch: Watch, deps: object, unsaved: Unsaved) -> Terms:
-    return Terms(
+def _terms(plan: Plan, session_id: str, watch: Watch, deps: object, unsaved: Unsaved) -> RunInputs:
+    return RunInputs(
         session_id=session_id,
         started_at=watch.time(),
         deps=deps,
@@ -546,10 +546,10 @@ def _terms(plan: Plan, session_id: str, watch: Watch, deps: object, unsaved: Uns
     )
 
 
-def _descent(plan: Plan, meter: Meter, watch: Watch, unsaved: Unsaved) -> Descent:
+def _descent(plan: Plan, meter: Meter, watch: Watch, unsaved: Unsaved) -> WindDown:
     """How a run comes down: when its soft limits are reached."""
     window, deadline, turns = watch.window_at, watch.deadline_at, plan.soft_turns
-    return Descent(
+    return WindDown(
         soft_at=window - min(plan.landing_time, deadline - window) if window < deadline else window,
         soft_turns=meter.turns_wire if turns is None else turns,
         unsaved=unsaved,
@@ -561,5 +561,7 @@ def _audience(run: Run) -> Audience:
     from glidepath.plugins.observer import Observer
     from glidepath.plugins.sole_listener import audience_of
 
-    observers = [Observer(name, plugin, run.hook_failed) for name, plugin in run.hooks.observers]
-    return audience_of(run.plan.config.event_sink, observers, run.hook_failed, by_hand=run.interrupted_by_hand)
+    observers = [Observer(name, plugin, run.report_hook_failure) for name, plugin in run.hooks.observers]
+    return audience_of(
+        run.plan.config.event_sink, observers, run.report_hook_failure, by_hand=run.make_manual_interrupt
+    )

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Generic, Self
 
 from glidepath.events import Event, StreamChunk, StreamStarted
 from glidepath.outcome import AgentState, OutputT, RunResult
-from glidepath.plurals import how_many
+from glidepath.plurals import pluralize
 from glidepath.run.interrupts import Interrupt, Signal
 
 if TYPE_CHECKING:
@@ -106,7 +106,7 @@ class RunStream(Generic[OutputT]):
         if run is None:
             return self.state.name
         ended = "" if run.result is None else f"/{run.result.outcome.name}"
-        used = f"{how_many(run.turn.iterations, 'turn')}, {how_many(run.meter.tokens, 'token')}"
+        used = f"{pluralize(run.turn.iterations, 'turn')}, {pluralize(run.meter.tokens, 'token')}"
         return f"{run.run_id}: {run.state.name}{ended}, {used}"
 
     async def __aenter__(self) -> Self:
@@ -168,7 +168,7 @@ class RunStream(Generic[OutputT]):
             event = next(self._batch, None)
             if event is not None:
                 return event
-            events = self._taken()
+            events = self._take_events()
             self._batch = iter(events)
             if not events:
                 if task.done():
@@ -183,7 +183,7 @@ class RunStream(Generic[OutputT]):
         """
         task = self._take_off()
         while True:
-            events = [*self._batch] or self._taken()
+            events = [*self._batch] or self._take_events()
             if events:
                 yield events
             elif task.done():
@@ -234,13 +234,13 @@ class RunStream(Generic[OutputT]):
                 await bell
                 if batch is not self._batch:
                     continue
-            self._batch = chain(self.unmade, outbox.copy())  # as `_taken` does it: every wait ends here
+            self._batch = chain(self.unmade, outbox.copy())  # as `_take_events` does it: every wait ends here
             self.unmade = ()
             outbox.clear()
             if self._room is not None:
                 self._make_room()
 
-    def _taken(self) -> list[Event]:
+    def _take_events(self) -> list[Event]:
         """Take what has come; the run may continue if it waited for that."""
         if not self.outbox and not self.unmade:
             return []

@@ -77,9 +77,9 @@ class Measured(Value, frozen=True, kw_only=True, omit_defaults=True):
     first_task: int | None = None
 
 
-def measured(messages: list[Message], plan: Plan) -> Measured | None:
+def measure_messages(messages: list[Message], plan: Plan) -> Measured | None:
     """What a journal may keep of these messages; None when they are not in order, or counted in its own way."""
-    found = Survey()
+    found = TranscriptStats()
     if not plan.measures_replies or not found.look(messages, plan):
         return None
     return Measured(
@@ -94,7 +94,7 @@ def measured(messages: list[Message], plan: Plan) -> Measured | None:
     )
 
 
-class Survey:
+class TranscriptStats:
     """What a run has found out about the messages that a session begins with."""
 
     __slots__ = (
@@ -132,7 +132,7 @@ class Survey:
         """Where a person spoke first."""
 
     @classmethod
-    def recalled(cls, messages: list[Message], parts: Sequence[Measured | None]) -> Survey | None:
+    def from_parts(cls, messages: list[Message], parts: Sequence[Measured | None]) -> TranscriptStats | None:
         """The survey of these messages from what is known of their parts; None when one is missing or does not fit."""
         found = cls()
         found._estimator = _CHARACTERS
@@ -171,7 +171,7 @@ class Survey:
         return True
 
     @classmethod
-    def of(cls, messages: list[Message], plan: Plan) -> Survey:
+    def of(cls, messages: list[Message], plan: Plan) -> TranscriptStats:
         """What there is to know of messages, in order or not."""
         found = cls()
         found.call_ids = {call.id: None for m in messages if type(m) is AssistantMessage for call in m.tool_calls}

@@ -13,7 +13,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Protocol
 from weakref import WeakKeyDictionary
 
-from glidepath.errors import told
+from glidepath.errors import describe_error
 from glidepath.run.interrupts import Interrupt, Signal, ring
 from glidepath.tools.threads import workers_of
 
@@ -37,29 +37,29 @@ class Switch(Protocol):
         """True when it is thrown; raises when that is unknown."""
         ...
 
-    def lookout(self) -> Lookout:
+    def lookout(self) -> KillSwitchPoller:
         """How the running event loop sees it; one for all runs of the loop."""
         ...
 
 
-class Lookouts:
+class KillSwitchPollers:
     """The lookouts of one switch, one for each event loop that uses it."""
 
     __slots__ = ("_known",)
 
     def __init__(self) -> None:
-        self._known: WeakKeyDictionary[asyncio.AbstractEventLoop, Lookout] = WeakKeyDictionary()
+        self._known: WeakKeyDictionary[asyncio.AbstractEventLoop, KillSwitchPoller] = WeakKeyDictionary()
 
-    def here(self, switch: Switch) -> Lookout:
+    def here(self, switch: Switch) -> KillSwitchPoller:
         """The one of the running loop."""
         loop = asyncio.get_running_loop()
         known = self._known.get(loop)
         if known is None:
-            known = self._known[loop] = Lookout(switch)
+            known = self._known[loop] = KillSwitchPoller(switch)
         return known
 
 
-class Lookout:
+class KillSwitchPoller:
     """One switch as one event loop sees it: what was read last, and since when it cannot be read."""
 
     def __init__(self, switch: Switch) -> None:
@@ -166,12 +166,12 @@ class Lookout:
         if error is None:
             self.blind_since = None
         else:
-            self.why = told(error)
+            self.why = describe_error(error)
             if self.blind_since is None:
                 self.blind_since = at
 
 
-class Sentry:
+class SpendGate:
     """Looks at the switches of one run, as long as it lasts."""
 
     __slots__ = ("_grace", "_handle", "_lookouts", "_waiting", "_watch")
@@ -213,7 +213,7 @@ class Sentry:
     def _stop(self, name: str, reason: str) -> None:
         self._watch.raise_interrupt(Interrupt(Signal.CANCEL, name, reason))
 
-    async def cleared(self, run: Run) -> None:
+    async def wait_until_clear(self, run: Run) -> None:
         """Return when something new may be spent; raises `Touchdown` when the run is being stopped."""
         watch = self._watch
         with suppress(asyncio.CancelledError):  # which is known to the watch by then
@@ -228,8 +228,8 @@ class Sentry:
                     await watch.wait(self._waiting)
                 finally:
                     self._waiting = None
-        if watch.halted():
-            raise run.interrupted()
+        if watch.is_halted():
+            raise run.make_interrupt()
 
     async def close(self, run: Run) -> None:
         """The run is over. A pending look gets a moment, and is then listed as abandoned."""

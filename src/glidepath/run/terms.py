@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
-from glidepath._wire import Record, frozen, replace
+from glidepath._wire import Record, freeze, replace
 from glidepath.outcome import NOT_CARRIED, Carried, ConfigurationChange, PerRun
 from glidepath.run.cancel import CancelToken
 from glidepath.run.unsaved import Unsaved
@@ -20,7 +20,7 @@ _NOTHING: Final[Any] = MappingProxyType({})
 PLAIN_CHOICES = ("auto", "required", "none")
 
 
-class Terms(Record, eq=False, kw_only=True):
+class RunInputs(Record, eq=False, kw_only=True):
     """What a run was given beside its agent's settings, and when it began."""
 
     SURVIVES: ClassVar[tuple[str, ...]] = ("per_run", "carried")
@@ -49,12 +49,12 @@ class Terms(Record, eq=False, kw_only=True):
             return
         self.per_run = replace(
             given,
-            extras=None if given.extras is None else frozen(dict(given.extras)),
-            metadata=None if given.metadata is None else frozen(dict(given.metadata)),
+            extras=None if given.extras is None else freeze(dict(given.extras)),
+            metadata=None if given.metadata is None else freeze(dict(given.metadata)),
         )
         self.unsaved["per_run"] = None
         if given.extras is not None:
-            self.extras = frozen(_merged(plan.extras or {}, given.extras))
+            self.extras = freeze(_merge_extras(plan.extras or {}, given.extras))
         if given.tool_choice in PLAIN_CHOICES or given.tool_choice in plan.tool_names:  # it may be another agent's
             self.tool_choice = given.tool_choice
 
@@ -79,18 +79,18 @@ class Terms(Record, eq=False, kw_only=True):
         self.started_at -= max(0.0, resumed.snapshot.elapsed)
 
 
-def _merged(extras: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
+def _merge_extras(extras: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
     """Those of the run on top; None takes the agent's out, or the adapter's own field where the agent has none."""
     taken_out = {key for key, value in given.items() if value is None and key in extras}
     return {key: value for key, value in {**extras, **given}.items() if key not in taken_out}
 
 
-def asked_before(guards: tuple[CallGuard, ...]) -> tuple[CallGuard, ...]:
+def find_before_guards(guards: tuple[CallGuard, ...]) -> tuple[CallGuard, ...]:
     """Those of the guards that look at a batch before it runs."""
     return tuple([guard for guard in guards if guard.before is not None])
 
 
-def asked_after(guards: tuple[CallGuard, ...]) -> tuple[CallGuard, ...]:
+def find_after_guards(guards: tuple[CallGuard, ...]) -> tuple[CallGuard, ...]:
     """Those of the guards that look at a batch that ran."""
     return tuple([guard for guard in guards if guard.after is not None])
 
@@ -112,7 +112,7 @@ class RunGuards(Record, eq=False):
     @classmethod
     def of(cls, guards: tuple[CallGuard, ...], stops: tuple[StopGuard, ...] | None, home: dict[str, Any]) -> RunGuards:
         """Those of its calls and of its end."""
-        before, after = asked_before(guards), asked_after(guards)
+        before, after = find_before_guards(guards), find_after_guards(guards)
         return cls(
             before, after, stops, home, next((guard for guard in guards if hasattr(guard, "take_changes")), None)
         )

@@ -21,7 +21,7 @@ def is_notice(message: Message) -> bool:
     return type(message) is UserMessage and message.internal and message.reason is not None
 
 
-def hidden(
+def blank_stale_messages(
     messages: Sequence[Message], sizes: Sequence[int], stale: frozenset[int]
 ) -> tuple[Sequence[Message], Sequence[int]]:
     """The messages and their sizes, with nothing where the stale ones are; the same lists when there is none."""

@@ -40,7 +40,7 @@ def numbers_from(first: int) -> Iterator[int]:
     return iter(range(first, _LAST))
 
 
-class Voice(Record, eq=False, kw_only=True):
+class EventEmitter(Record, eq=False, kw_only=True):
     """How a run emits events. `tell_all` is None when nobody listens."""
 
     run_id: str
@@ -65,7 +65,7 @@ class Voice(Record, eq=False, kw_only=True):
     """Somebody wants `TurnStarted` or `TurnEnded`."""
 
     @classmethod
-    def silent(cls, voice: Voice) -> Voice:
+    def silent(cls, voice: EventEmitter) -> EventEmitter:
         """The voice of a run for anything that is not part of its answer: nobody hears it."""
         return cls(run_id=voice.run_id, parent_id=voice.parent_id, now=voice.now, numbers=numbers_from(1))
 

@@ -204,7 +204,7 @@ class Watch(TaskBound):
         self.handle_at = at
         self.handle = self.loop.call_at(at, self._tick)
 
-    def overdue(self) -> bool:
+    def interrupt_if_overdue(self) -> bool:
         """Interrupt the run when its time is up, whether or not the timer has rung; True when it is interrupted."""
         now = self.time() + 1e-9
         if now >= self.deadline_at:
@@ -217,7 +217,7 @@ class Watch(TaskBound):
         self.handle, self.handle_at = None, inf
         # A timer may ring a hair before its time, and would be set again for the same moment.
         now = self.time() + 1e-9
-        self.overdue()
+        self.interrupt_if_overdue()
         if now >= self.scope_at and not self._still_alive(now):
             self.scope_at, self.scope_hit = inf, True
             self.poke()
@@ -241,7 +241,7 @@ class Watch(TaskBound):
             self.interrupt = interrupt
             self.poke()
 
-    def halted(self) -> bool:
+    def is_halted(self) -> bool:
         """True when nothing new may start: the run, or one above it, is being stopped. Asked right before each start.
 
         A cancel reaches a run at its next wait, and a child a step later still; one from another thread waits until the
@@ -286,11 +286,11 @@ class Watch(TaskBound):
             self.poked = True
             self.task.cancel()
 
-    def delivered(self, cancelled: BaseException | None = None) -> None:
+    def note_delivery(self, cancelled: BaseException | None = None) -> None:
         """A cancellation arrived at our wait. Take ours back, and heed the caller's."""
         if not self.retract():
             self._keep_words(cancelled)
-        self.arrived()
+        self.count_cancellation()
         self.claim()
         if is_request(cancelled):
             self.heed()
@@ -345,7 +345,7 @@ class Watch(TaskBound):
             self.own += count - self.level
         self.level = count
 
-    def arrived(self) -> None:
+    def count_cancellation(self) -> None:
         """A cancellation was delivered: count those that were heard to be foreign code's own."""
         count = self.count()
         self.own += max(0, min(self.heard, count - self.level))
@@ -416,7 +416,7 @@ class Watch(TaskBound):
         """True when foreign code had its chance to stop."""
         return self.patience_at == inf or self.time() + 1e-9 >= self.patience_at
 
-    def stopped(self, stop: BaseException) -> Stopped:
+    def explain_stop(self, stop: BaseException) -> Stopped:
         """Why foreign code did not finish."""
         let_go = isinstance(stop, LetGo)
         why = Why.TIMEOUT if self.scope_hit or let_go else Why.UNINVITED
@@ -443,7 +443,7 @@ class Watch(TaskBound):
         try:
             await asyncio.sleep(0)
         except asyncio.CancelledError as cancelled:
-            self.delivered(cancelled)
+            self.note_delivery(cancelled)
 
     async def sleep(self, seconds: float) -> None:
         """Wait this long. Raises `CancelledError` when interrupted."""
@@ -487,7 +487,7 @@ class Watch(TaskBound):
         try:
             return await future
         except asyncio.CancelledError as cancelled:
-            self.delivered(cancelled)
+            self.note_delivery(cancelled)
             raise
 
     def disarm(self) -> None:
@@ -505,7 +505,7 @@ class Watch(TaskBound):
         self.disarm()
         if self.poked:  # asked for and never delivered, because the run did not wait again
             await self._round()
-            self.delivered()
+            self.note_delivery()
         if self.own or self.task.cancelling() != self.base:
             await self.settle()
 

@@ -8,7 +8,8 @@ moments tell whose it is:
 
 - While foreign code runs, nobody else does: a cancellation made meanwhile is its own (Ctrl-C apart, which asyncio turns
   into a cancellation wherever the program happens to be).
-- While foreign code waits, `Task.cancel` cancels the future that it waits for. An `Ear` sits in front of that future
+- While foreign code waits, `Task.cancel` cancels the future that it waits for. An `CancellationProbe` sits in front of
+  that future
   and hears it happen, in the context of the code that does it: tasks, timers and callbacks that were made inside a run
   carry its mark (`INSIDE`).
 - Whatever cannot be told apart is the caller's, as before.
@@ -24,7 +25,7 @@ from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
 from glidepath.run.abandoned import scopes
-from glidepath.run.asyncio_privates import BY_HAND, GROUP_FAILED, TASK_CANCEL, TIMED_OUT, pressed
+from glidepath.run.asyncio_privates import BY_HAND, GROUP_FAILED, TASK_CANCEL, TIMED_OUT, is_interrupted_by_user
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine
@@ -36,7 +37,7 @@ INSIDE: ContextVar[Any] = ContextVar("glidepath_inside", default=None)
 """The watch of the innermost run in whose task, or for whose sake, this code runs."""
 
 
-class Ear:
+class CancellationProbe:
     """Stands in for a future that foreign code waits for: passes everything on, and hears who cancels it."""
 
     __slots__ = ("_asyncio_future_blocking", "_coroutine", "_future", "_watch", "add_done_callback")
@@ -51,7 +52,7 @@ class Ear:
         """The loop of the future."""
         return self._future.get_loop()
 
-    def done(self) -> bool:
+    def is_done(self) -> bool:
         """Whether the future has its result."""
         return self._future.done()
 
@@ -76,7 +77,7 @@ class Ear:
         if caller is None:
             return False
         # Neither the task itself is the caller, nor a run inside a run that has heard it first.
-        if caller.f_code in (TASK_CANCEL, Ear.cancel.__code__):
+        if caller.f_code in (TASK_CANCEL, CancellationProbe.cancel.__code__):
             return self._from_inside(caller.f_back)
         if caller.f_code is BY_HAND:
             return False
@@ -96,4 +97,4 @@ def is_by_hand(task: asyncio.Task[Any]) -> bool:
     runner = getattr(getattr(handler, "func", None), "__self__", None)
     if type(runner) is not Runner or handler.keywords.get("main_task") is not task:
         return False
-    return pressed(runner)
+    return is_interrupted_by_user(runner)

@@ -72,7 +72,7 @@ def _watch(child: int, job: dict[str, Any], asked: list[int], woken: int) -> int
     limits, parent = job["limits"], os.getppid()
     told = False
     while True:
-        ended = _reaped(child)
+        ended = _reap_children(child)
         if ended is not None:
             return os.waitstatus_to_exitcode(ended) if os.WIFEXITED(ended) else 128 + os.WTERMSIG(ended)
         if asked and not told:
@@ -89,7 +89,7 @@ def _watch(child: int, job: dict[str, Any], asked: list[int], woken: int) -> int
             os.read(woken, 4096)
 
 
-def _reaped(child: int) -> int | None:
+def _reap_children(child: int) -> int | None:
     ended = None
     while True:
         try:
@@ -179,7 +179,7 @@ def _become(job: dict[str, Any], kept: list[int]) -> None:
             raise OSError(ctypes.get_errno(), "landlock_restrict_self")
         os.close(ruleset)
     _filter(bytes.fromhex(job["filter"]))
-    os.execve(_found(job["words"][0], job["env"]), job["words"], job["env"])  # noqa: S606 - it is what we are for
+    os.execve(_find_program(job["words"][0], job["env"]), job["words"], job["env"])  # noqa: S606 - it is what we are for
 
 
 def _lower(which: int, value: int) -> None:
@@ -243,7 +243,7 @@ def _allow(ruleset: int, path: str, access: int) -> None:
         os.close(descriptor)
 
 
-def _found(program: str, environment: dict[str, str]) -> str:
+def _find_program(program: str, environment: dict[str, str]) -> str:
     if "/" in program:
         return program
     for folder in environment.get("PATH", os.defpath).split(":"):
@@ -272,10 +272,10 @@ def _bridge(port: int, path: str) -> None:
         os.dup2(nothing, number)
     while True:
         inner, _ = listener.accept()
-        threading.Thread(target=_connected, args=(inner, path), daemon=True).start()
+        threading.Thread(target=_connect_proxy, args=(inner, path), daemon=True).start()
 
 
-def _connected(inner: socket.socket, path: str) -> None:
+def _connect_proxy(inner: socket.socket, path: str) -> None:
     outer = socket.socket(socket.AF_UNIX)
     try:
         outer.connect(path)

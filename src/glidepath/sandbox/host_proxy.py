@@ -72,7 +72,7 @@ def _address(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
         return None
 
 
-def listed(hosts: Sequence[str]) -> tuple[Listed, ...]:
+def parse_hosts(hosts: Sequence[str]) -> tuple[Listed, ...]:
     """The entries of a list; raises `ConfigurationError` for a malformed one."""
     return tuple(Listed(host) for host in hosts)
 
@@ -81,7 +81,7 @@ class HostProxy:
     """Serves one sandbox from `start` to `close`, on its own threads."""
 
     def __init__(self, hosts: Sequence[str]) -> None:
-        self._hosts = listed(hosts)
+        self._hosts = parse_hosts(hosts)
         self._folder = tempfile.TemporaryDirectory(prefix="glidepath-proxy-")
         self.path = str(Path(self._folder.name) / "proxy")
         self._listener = socket.socket(socket.AF_UNIX)
@@ -118,14 +118,14 @@ class HostProxy:
             if not self._slots.acquire(blocking=False):
                 inner.close()
                 continue
-            threading.Thread(target=self._handled, args=(inner,), daemon=True).start()
+            threading.Thread(target=self._handle_connection, args=(inner,), daemon=True).start()
 
-    def _handled(self, inner: socket.socket) -> None:
+    def _handle_connection(self, inner: socket.socket) -> None:
         self._open.add(inner)
         outer: socket.socket | None = None
         try:
             inner.settimeout(PATIENCE)
-            outer = self._connected(inner)
+            outer = self._connect_outward(inner)
             if outer is not None:
                 self._open.add(outer)
                 back = threading.Thread(target=_copy, args=(outer, inner), daemon=True)
@@ -141,7 +141,7 @@ class HostProxy:
                     self._open.discard(one)
                     one.close()
 
-    def _connected(self, inner: socket.socket) -> socket.socket | None:
+    def _connect_outward(self, inner: socket.socket) -> socket.socket | None:
         """A connection to where the header says, and the answer to it; None when it may not be made."""
         header = _header(inner)
         if header is None:
@@ -160,7 +160,7 @@ class HostProxy:
             self.refused.append(f"{host}:{port}"[:200])
             _refuse(inner, 403, f"{host[:100]}:{port} is not among the hosts of this sandbox")
             return None
-        outer = _reached(host, port, inward=entry.inward)
+        outer = _open_connection(host, port, inward=entry.inward)
         if outer is None:
             _refuse(inner, 502, f"{host[:100]}:{port} cannot be reached")
             return None
@@ -206,7 +206,7 @@ def _refuse(inner: socket.socket, status: int, text: str) -> None:
     inner.sendall(head.encode() + body)
 
 
-def _reached(host: str, port: int, *, inward: bool) -> socket.socket | None:
+def _open_connection(host: str, port: int, *, inward: bool) -> socket.socket | None:
     """A connection to one of the host's addresses, each of which is looked at first."""
     try:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)

@@ -17,7 +17,7 @@ from typing import Any, Self
 from glidepath._wire import Value, replace, settle_field
 from glidepath.errors import ConfigurationError, ToolError
 from glidepath.sandbox import _box
-from glidepath.sandbox.host_proxy import HostProxy, free_port, listed
+from glidepath.sandbox.host_proxy import HostProxy, free_port, parse_hosts
 from glidepath.sandbox.syscall_filter import KNOWN_MACHINES, syscall_filter
 
 __all__ = ["MECHANISMS", "Boxed", "Sandbox", "SandboxError", "available", "why_not"]
@@ -196,7 +196,7 @@ class Boxed:
         around = bubblewrap_words(sandbox, (*read, *interpreter_paths()), cwd, self._proxy)
         python = [os.path.realpath(sys.executable), "-I", "-S", LAUNCHER]
         at = around.index("--remount-ro")
-        self.words = [*around[:at], *self._binds, *around[at:], "--", *python, str(self._sent(job))]
+        self.words = [*around[:at], *self._binds, *around[at:], "--", *python, str(self._send_job(job))]
         self.env = {"PATH": PROGRAMS}
 
     def _restrict(self, sandbox: Sandbox, job: dict[str, Any], read: tuple[str, ...], cwd: str | None) -> None:
@@ -220,10 +220,10 @@ class Boxed:
             "devices": list(_DEVICES),
             "network": sandbox.network == "all",
         }
-        self.words = [os.path.realpath(sys.executable), "-I", "-S", _box.__file__, str(self._sent(job))]
+        self.words = [os.path.realpath(sys.executable), "-I", "-S", _box.__file__, str(self._send_job(job))]
         self.env = {"PATH": PROGRAMS}
 
-    def _sent(self, job: dict[str, Any]) -> int:
+    def _send_job(self, job: dict[str, Any]) -> int:
         """The descriptor that the launcher reads its job from."""
         descriptor = os.memfd_create("glidepath-job", 0)
         self._ends.append(descriptor)
@@ -237,7 +237,7 @@ class Boxed:
         """Hosts that it wanted to reach and that are not listed."""
         return () if self._proxy is None else tuple(self._proxy.refused)
 
-    def started(self) -> None:
+    def close_start_files(self) -> None:
         """The program has been started: what was only for its start is closed."""
         for descriptor in self._ends:
             with suppress(OSError):
@@ -246,7 +246,7 @@ class Boxed:
 
     def close(self) -> None:
         """Clean up. It does not end the program."""
-        self.started()
+        self.close_start_files()
         if self._proxy is not None:
             self._proxy.close()
         if self._folder is not None:
@@ -355,7 +355,7 @@ def why_not(mechanism: str) -> str:
     """Why a mechanism cannot be used here; empty when it can. It is tested once, and the answer is cached."""
     known = _TRIED.get(mechanism)
     if known is None:
-        known = _TRIED[mechanism] = _tried(mechanism)
+        known = _TRIED[mechanism] = _try_mechanism(mechanism)
     return known
 
 
@@ -367,7 +367,7 @@ def available() -> tuple[str, ...]:
     return tuple(name for name in MECHANISMS[:2] if not why_not(name))
 
 
-def _tried(mechanism: str) -> str:
+def _try_mechanism(mechanism: str) -> str:
     missing = _missing(mechanism)
     if missing:
         return missing
@@ -410,7 +410,7 @@ def _missing(mechanism: str) -> str:
 
 def _paths(field: str, given: object) -> tuple[str, ...]:
     found = []
-    for item in _listed(field, given):
+    for item in _check_list(field, given):
         if not isinstance(item, str | os.PathLike):
             raise ConfigurationError(f"Sandbox.{field} takes paths, not {item!r:.80}")
         text = os.fspath(item)
@@ -428,7 +428,7 @@ def _paths(field: str, given: object) -> tuple[str, ...]:
 
 
 def _names(field: str, given: object) -> tuple[str, ...]:
-    found = tuple(_listed(field, given))
+    found = tuple(_check_list(field, given))
     for item in found:
         if not isinstance(item, str) or not item:
             raise ConfigurationError(f"Sandbox.{field} takes names, not {item!r:.80}")
@@ -452,7 +452,7 @@ def _check_command(words: object, cwd: str | os.PathLike[str] | None) -> None:
         raise SandboxError(f"cwd={os.fspath(cwd)!r:.120} is not a folder; make it first")
 
 
-def _listed(field: str, given: object) -> list[Any]:
+def _check_list(field: str, given: object) -> list[Any]:
     if isinstance(given, str | bytes | Mapping) or not isinstance(given, Iterable):
         raise ConfigurationError(f"Sandbox.{field} takes a list, not {given!r:.80}")
     return list(given)
@@ -469,7 +469,7 @@ def _network(given: object) -> str | tuple[str, ...]:
     for word in ("none", "all"):
         if word in hosts:
             raise ConfigurationError(f"Sandbox.network: {word!r} is not a host; write network={word!r}, without a list")
-    listed(hosts)
+    parse_hosts(hosts)
     return hosts or "none"
 
 

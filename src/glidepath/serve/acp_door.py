@@ -22,11 +22,11 @@ from glidepath.messages import AssistantMessage, ImageBlock, Message, TextBlock,
 from glidepath.outcome import PROTOCOL_STOPS, LoopOutcome, PendingCall, RunResult
 from glidepath.run import CancelToken, Decision, approve, deny
 from glidepath.run.question import question_rows
-from glidepath.run.revealing import revealed
+from glidepath.run.revealing import escape_invisible
 from glidepath.serve.inline_image import inline_image
 from glidepath.serve.told_result import ending_of
 from glidepath.sessions.finding import find_sessions
-from glidepath.sessions.session import Session, checked_id
+from glidepath.sessions.session import Session, check_session_id
 from glidepath.spi.session_catalog import SessionQuery
 from glidepath.tools.quote_frames import QuoteFrame
 from glidepath.workspace.always import AlwaysAllowed, scope_of
@@ -103,7 +103,7 @@ class EditorAgent:
         from glidepath.sessions.archive import read_journal
 
         try:
-            checked_id(session_id)
+            check_session_id(session_id)
             journal = await read_journal(self._store, session_id)
         except (ConfigurationError, StoreError) as error:
             raise acp.RequestError.resource_not_found(str(error)) from None
@@ -149,14 +149,14 @@ class EditorAgent:
         try:
             result = await self._fly(session_id, token, prompt=UserMessage(_blocks(prompt)), session=session)
             while result.outcome is LoopOutcome.PAUSED and not token.cancelled:
-                decisions = {one.call.id: await self._decided(session_id, one) for one in result.pending}
+                decisions = {one.call.id: await self._ask_editor(session_id, one) for one in result.pending}
                 target: Any = result if self._store is None else session_id
                 result = await self._fly(session_id, token, resume=target, decisions=decisions)
         except (ConfigurationError, StoreError) as error:
             raise acp.RequestError(_FAILED, str(error)) from None
         finally:
             del self._flying[session_id]
-        return await self._answered(session_id, result)
+        return await self._send_result(session_id, result)
 
     async def cancel(self, session_id: str, **_: Any) -> None:
         """Stop the run in flight."""
@@ -170,7 +170,7 @@ class EditorAgent:
                 await self._show(session_id, event)
         return stream.result
 
-    async def _decided(self, session_id: str, pending: PendingCall) -> Decision:
+    async def _ask_editor(self, session_id: str, pending: PendingCall) -> Decision:
         """What the person says in their editor. The request has the whole call as text, and each option a nonce."""
         always = self._always.setdefault(session_id, AlwaysAllowed())
         tools = self._agent.config.tools
@@ -181,23 +181,23 @@ class EditorAgent:
         options = {"allow_once": "Allow this call", "reject_once": "Deny"}
         if scope is not None:
             options["allow_always"] = "Always allow this (you are shown what it covers)"
-        chosen = await self._permitted(session_id, pending, rows, options)
+        chosen = await self._request_permission(session_id, pending, rows, options)
         if chosen == "allow_always" and scope is not None:
-            rows = [f"From now on, without asking: {revealed(scope.told)}"]
+            rows = [f"From now on, without asking: {escape_invisible(scope.told)}"]
             options = {"allow_always": "Yes, always", "allow_once": "Only this call", "reject_once": "Deny"}
-            chosen = await self._permitted(session_id, pending, rows, options)
+            chosen = await self._request_permission(session_id, pending, rows, options)
             if chosen == "allow_always":
                 always.add(scope)
         return approve(digest=pending.digest) if chosen else deny("denied in the editor")
 
-    async def _permitted(
+    async def _request_permission(
         self, session_id: str, pending: PendingCall, rows: Sequence[str], options: Mapping[str, str]
     ) -> str | None:
         """The kind of the option that was chosen, if it allows the call and answers this very request."""
         nonce = f"{secrets.token_hex(8)}.{pending.digest}"
         update = schema.ToolCallUpdate(
             tool_call_id=pending.call.id,
-            title=revealed(pending.call.name),
+            title=escape_invisible(pending.call.name),
             status="pending",
             content=[acp.tool_content(acp.text_block("\n".join(rows)))],
             field_meta={"glidepath": {"digest": pending.digest}},
@@ -212,7 +212,7 @@ class EditorAgent:
         kind, _, rest = asked.outcome.option_id.partition(".")
         return kind if rest == nonce and kind in ("allow_once", "allow_always") and kind in options else None
 
-    async def _answered(self, session_id: str, result: RunResult[Any]) -> schema.PromptResponse:
+    async def _send_result(self, session_id: str, result: RunResult[Any]) -> schema.PromptResponse:
         usage = result.usage
         cost = None if result.cost is None else schema.Cost(amount=float(result.cost), currency="USD")
         size = self._agent.config.context_window or 0

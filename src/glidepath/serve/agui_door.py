@@ -36,7 +36,7 @@ from glidepath.events import (
     TurnEnded,
     TurnStarted,
 )
-from glidepath.messages import ImageBlock, Message, TextBlock, UserMessage, said_before
+from glidepath.messages import ImageBlock, Message, TextBlock, UserMessage, make_earlier_reply
 from glidepath.outcome import PROTOCOL_STOPS, PendingCall, RunResult
 from glidepath.run.question import question_rows
 from glidepath.serve.doors import visitor_of
@@ -44,7 +44,7 @@ from glidepath.serve.event_streams import EventStream
 from glidepath.serve.hub import Hub
 from glidepath.serve.inline_image import inline_image
 from glidepath.serve.locks import Visitor
-from glidepath.serve.refusals import Refused
+from glidepath.serve.refusals import HttpError
 from glidepath.serve.run_actions import RunActions
 from glidepath.serve.run_feed import RunFeed
 from glidepath.serve.shapes import DecideBody
@@ -75,13 +75,15 @@ class AguiDoor:
 
     async def run(self, request: Request) -> Any:
         """Start a run, or continue one that was interrupted."""
-        given = _parsed(await request.body())
+        given = _parse_input(await request.body())
         name = self._agent(request.path_params.get("agent"), given)
         if given.tools:
-            raise Refused(400, "tools", "an agent brings its own tools: leave tools out")
+            raise HttpError(400, "tools", "an agent brings its own tools: leave tools out")
         who = visitor_of(request)
         who.must("decide" if given.resume else "start")  # the route takes either
-        feed, after = await self._resumed(given, who) if given.resume else (await self._started(name, given, who), 0)
+        feed, after = (
+            await self._resume_run(given, who) if given.resume else (await self._start_run(name, given, who), 0)
+        )
         told = _Told(given.thread_id, given.run_id, feed)
 
         async def parts() -> AsyncIterator[bytes]:
@@ -92,7 +94,7 @@ class AguiDoor:
             finally:
                 feed.readers -= 1
 
-        return EventStream(parts, lambda: self.hub.reader_left(feed))
+        return EventStream(parts, lambda: self.hub.on_reader_left(feed))
 
     def _agent(self, path: str | None, given: RunAgentInput) -> str:
         props = given.forwarded_props
@@ -100,34 +102,36 @@ class AguiDoor:
         if asked is None and len(self.hub.agents) == 1:
             return next(iter(self.hub.agents))
         if not isinstance(asked, str):
-            raise Refused(404, "no_agent", f"name an agent: POST /agui/NAME with one of {', '.join(self.hub.agents)}")
+            raise HttpError(404, "no_agent", f"name an agent: POST /agui/NAME with one of {', '.join(self.hub.agents)}")
         self.hub.agent(asked)
         return asked
 
-    async def _started(self, name: str, given: RunAgentInput, who: Visitor) -> RunFeed:
+    async def _start_run(self, name: str, given: RunAgentInput, who: Visitor) -> RunFeed:
         instructions, messages = _messages(given)
-        if self.hub.store is not None and await self._known(given.thread_id, who):
+        if self.hub.store is not None and await self._is_known(given.thread_id, who):
             messages = messages[-1:]  # what was said before is in the journal, in full
         return await self.hub.start(name, messages, who=who, session=given.thread_id, instructions=instructions)
 
-    async def _known(self, session_id: str, who: Visitor) -> bool:
+    async def _is_known(self, session_id: str, who: Visitor) -> bool:
         try:
             await self.reader.find(session_id, who)
-        except Refused as refused:
+        except HttpError as refused:
             if refused.status == 404:  # noqa: PLR2004 - a thread that begins
                 return False
             raise
         return True
 
-    async def _resumed(self, given: RunAgentInput, who: Visitor) -> tuple[RunFeed, int]:
+    async def _resume_run(self, given: RunAgentInput, who: Visitor) -> tuple[RunFeed, int]:
         found = await self.reader.find(given.thread_id, who)
         if found.feed is None:
-            raise Refused(409, "not_here", "the events of this run were not kept: decide by POST /api/runs/{id}/decide")
+            raise HttpError(
+                409, "not_here", "the events of this run were not kept: decide by POST /api/runs/{id}/decide"
+            )
         feed, after = found.feed, found.feed.last
-        waiting = await self.actions.undecided(found.run_id, who)
+        waiting = await self.actions.list_undecided(found.run_id, who)
         decisions = {one.id: one for one in (_decision(entry, feed, waiting) for entry in given.resume or ())}
         if missing := waiting - set(decisions):
-            raise Refused(
+            raise HttpError(
                 409, "still_waiting", f"decide about {', '.join(sorted(missing))} in the same request as well"
             )
         for call_id in sorted(decisions, key=waiting.__contains__):  # one that does not wait is refused before the rest
@@ -163,7 +167,7 @@ class _Told:
             for told in self._events(event):
                 yield encoder.encode(told).encode()
         if result is not None:
-            yield encoder.encode(self._finished(result)).encode()
+            yield encoder.encode(self._make_end_event(result)).encode()
 
     def _events(self, event: Event) -> Iterator[BaseEvent]:
         import ag_ui.core as agui
@@ -171,11 +175,11 @@ class _Told:
         if isinstance(event, StreamChunk):
             yield from self._chunk(event)
         elif isinstance(event, StreamStarted | AttemptDiscarded):
-            yield from self._closed()
+            yield from self._close_messages()
             if isinstance(event, AttemptDiscarded):
                 yield _custom(event)
         elif isinstance(event, ToolStarted | ApprovalRequested):
-            yield from self._closed()
+            yield from self._close_messages()
             if event.call_id not in self.asked:
                 self.asked.add(event.call_id)
                 name, arguments = event.call_id, _wire.encode(dict(event.arguments)).decode()
@@ -192,7 +196,7 @@ class _Told:
             self.step = f"turn {event.iteration}"
             yield agui.StepStartedEvent(step_name=self.step)
         elif isinstance(event, TurnEnded | RunEnded):  # a run that pauses or is stopped ends in the middle of a turn
-            yield from self._closed()
+            yield from self._close_messages()
             yield from self._step_over()
         elif isinstance(event, (*_TOLD, ChildEnded)):
             yield _custom(event)
@@ -204,19 +208,19 @@ class _Told:
             return
         if event.thinking:
             if self.thought is None:
-                yield from self._closed()
+                yield from self._close_messages()
                 self.thought = self._next("reasoning")
                 yield agui.ReasoningStartEvent(message_id=self.thought)
                 yield agui.ReasoningMessageStartEvent(message_id=self.thought, role="reasoning")
             yield agui.ReasoningMessageContentEvent(message_id=self.thought, delta=event.text)
             return
         if self.message is None:
-            yield from self._closed()
+            yield from self._close_messages()
             self.message = self._next("message")
             yield agui.TextMessageStartEvent(message_id=self.message, role="assistant")
         yield agui.TextMessageContentEvent(message_id=self.message, delta=event.text)
 
-    def _closed(self) -> Iterator[BaseEvent]:
+    def _close_messages(self) -> Iterator[BaseEvent]:
         import ag_ui.core as agui
 
         if self.thought is not None:
@@ -243,7 +247,7 @@ class _Told:
         nonce = self.feed.nonces[pending.call.id] = secrets.token_hex(8)
         return f"{pending.call.id}#{nonce}.{pending.digest}"
 
-    def _finished(self, result: RunResult[Any]) -> BaseEvent:
+    def _make_end_event(self, result: RunResult[Any]) -> BaseEvent:
         import ag_ui.core as agui
 
         usage, metadata = [_usage(result)], {"glidepath": ending_of(result)}
@@ -308,15 +312,15 @@ def _custom(event: Event) -> BaseEvent:
     return agui.CustomEvent(name=f"glidepath.{type(event).__name__}", value=_wire.decode(_wire.encode(event)))
 
 
-def _parsed(body: bytes) -> RunAgentInput:
+def _parse_input(body: bytes) -> RunAgentInput:
     try:
         from ag_ui.core import RunAgentInput
     except ImportError:
-        raise Refused(501, "not_installed", "the server lacks ag-ui-protocol, a part of the extra serve") from None
+        raise HttpError(501, "not_installed", "the server lacks ag-ui-protocol, a part of the extra serve") from None
     try:
         return RunAgentInput.model_validate_json(body)
     except ValueError as error:
-        raise Refused(400, "bad_body", f"the body is not a RunAgentInput: {_first(error)}") from None
+        raise HttpError(400, "bad_body", f"the body is not a RunAgentInput: {_first(error)}") from None
 
 
 def _first(error: ValueError) -> str:
@@ -332,7 +336,7 @@ _QUESTION = re.compile(r"(?P<call>.*)#(?P<nonce>[0-9a-f]{16})\.(?P<digest>[0-9a-
 
 
 def _decision(entry: Any, feed: RunFeed, waiting: frozenset[str]) -> DecideBody:
-    """What a front end answered; raises `Refused`. A yes counts for the question it answers, and for no other."""
+    """What a front end answered; raises `HttpError`. A yes counts for the question it answers, and for no other."""
     payload, question = entry.payload, _QUESTION.fullmatch(entry.interrupt_id)
     call_id, digest = (entry.interrupt_id, "") if question is None else (question["call"], question["digest"])
     if entry.status == "cancelled":
@@ -340,7 +344,7 @@ def _decision(entry: Any, feed: RunFeed, waiting: frozenset[str]) -> DecideBody:
     if isinstance(payload, str):
         return DecideBody(id=call_id, decision="answer", message=payload, reason="AG-UI")
     if not isinstance(payload, Mapping):
-        raise Refused(
+        raise HttpError(
             400, "bad_resume", 'resume: payload must be {"approved": true or false}, a text, or the form filled in'
         )
     if "approved" not in payload:
@@ -350,14 +354,14 @@ def _decision(entry: Any, feed: RunFeed, waiting: frozenset[str]) -> DecideBody:
     is_open = question is not None and feed.nonces.get(call_id, question["nonce"]) == question["nonce"]
     if call_id in waiting and not is_open:
         wrong = f"resume: {entry.interrupt_id!r:.80} is not the question that is open; use the last interrupt's id"
-        raise Refused(409, "other_question", wrong)
+        raise HttpError(409, "other_question", wrong)
     arguments = payload.get("arguments")
     kind: Any = "approve" if arguments is None else "edit"
     return DecideBody(id=call_id, decision=kind, arguments=arguments, reason="AG-UI", digest=digest)
 
 
 def _messages(given: RunAgentInput) -> tuple[str, list[Message]]:
-    """The instructions and the messages; raises `Refused`."""
+    """The instructions and the messages; raises `HttpError`."""
     instructions: list[str] = [f"{one.description}: {one.value}" for one in given.context or ()]
     messages: list[Message] = []
     for one in given.messages:
@@ -365,15 +369,15 @@ def _messages(given: RunAgentInput) -> tuple[str, list[Message]]:
         if one.role in ("system", "developer"):
             instructions.insert(0, str(content))
         elif one.role == "assistant" and content:
-            messages.append(said_before(str(content)))
+            messages.append(make_earlier_reply(str(content)))
         elif one.role == "user":
             messages.append(
                 UserMessage(content if isinstance(content, str) else tuple(_part(part) for part in content))
             )
     if not messages or not isinstance(messages[-1], UserMessage):
-        raise Refused(400, "bad_messages", "the last message must be the user's, or give resume")
+        raise HttpError(400, "bad_messages", "the last message must be the user's, or give resume")
     if not messages[-1].text.strip() or "\0" in messages[-1].text:
-        raise Refused(400, "bad_messages", "the last message must not be empty or have NUL characters")
+        raise HttpError(400, "bad_messages", "the last message must not be empty or have NUL characters")
     return "\n\n".join(instructions), messages
 
 
@@ -385,10 +389,10 @@ def _part(part: Any) -> TextBlock | ImageBlock:
         kind = getattr(source, "mime_type", None) or "image/*"
         if source.type == "url":
             if not source.value.startswith(("https://", "http://")):
-                raise Refused(400, "bad_messages", "an image's address must begin with https: or http:")
+                raise HttpError(400, "bad_messages", "an image's address must begin with https: or http:")
             return ImageBlock(media_type=kind, url=source.value)
         try:
             return inline_image(kind, source.value)
         except ValueError as error:
-            raise Refused(400, "bad_messages", str(error)) from None
-    raise Refused(400, "bad_messages", f"a part of type {part.type!r:.40} is not supported: send text or images")
+            raise HttpError(400, "bad_messages", str(error)) from None
+    raise HttpError(400, "bad_messages", f"a part of type {part.type!r:.40} is not supported: send text or images")

@@ -22,7 +22,7 @@ from glidepath._wire import Settings, WireError, asdict
 from glidepath.agent import Agent
 from glidepath.errors import ConfigurationError, StoreError
 from glidepath.serve.agui_door import AguiDoor
-from glidepath.serve.doors import locked, visitor_of
+from glidepath.serve.doors import lock_routes, visitor_of
 from glidepath.serve.event_log import log_for
 from glidepath.serve.event_streams import card_stream, run_stream
 from glidepath.serve.fleet_view import FleetView
@@ -37,17 +37,17 @@ from glidepath.serve.locks import (
     KeyRing,
     OneTimeCodes,
     Visitor,
-    allowed_hosts,
-    checked_origins,
-    checked_tokens,
+    check_origins,
+    check_tokens,
     keys_for,
+    parse_hosts,
 )
 from glidepath.serve.locks.key_watch import KeyWatch
 from glidepath.serve.mcp_door import McpDoor
 from glidepath.serve.openai_door import OpenAIDoor
 from glidepath.serve.openapi import openapi_page
 from glidepath.serve.prometheus import exposition
-from glidepath.serve.refusals import Refused
+from glidepath.serve.refusals import HttpError
 from glidepath.serve.run_actions import RunActions, check_reason
 from glidepath.serve.run_feed import RunFeed
 from glidepath.serve.shapes import (
@@ -117,7 +117,7 @@ class ServeOptions(Settings, frozen=True, kw_only=True):
         return ConfigurationError(f"serve has no option {name!r}; there are {', '.join(cls.__struct_fields__)}")
 
 
-def named_agents(agents: Any) -> dict[str, Agent[Any]]:
+def index_agents(agents: Any) -> dict[str, Agent[Any]]:
     """The agents by name; raises `ConfigurationError` for what is not an agent, or a name that is used twice."""
     if isinstance(agents, Agent):
         agents = [agents]
@@ -151,11 +151,11 @@ def make_application(
     It may be a function of the token that opens the server.
     """
     chosen = ServeOptions(**options)
-    named = named_agents(agents)
+    named = index_agents(agents)
     if store is None:
         store = next((one.config.store for one in named.values() if one.config.store is not None), None)
     secret = token or secrets.token_urlsafe(32)
-    tokens = checked_tokens(secret)
+    tokens = check_tokens(secret)
     ring = keys_for(store) if keys is None else keys
     hub = Hub(
         named,
@@ -204,8 +204,8 @@ def _make_locks(options: ServeOptions, tokens: Mapping[str, Visitor], ring: KeyR
     admission = Doorkeeper(
         tokens=tokens,
         keys=ring,
-        hosts=allowed_hosts(options.allowed_hosts),
-        origins=checked_origins(options.allow_origins),
+        hosts=parse_hosts(options.allowed_hosts),
+        origins=check_origins(options.allow_origins),
         is_private=is_private,
         open_paths=OPEN,
         unlock=frozenset({UNLOCK}),
@@ -238,13 +238,13 @@ class DeckServer:
         await self.hub.open()
         self.hub.look_after(self.hub.log.prune(self.options.keep_events * 86_400))
         if self.options.resume_lost and self.hub.store is not None:
-            await self.resume_lost()
+            await self.resume_lost_runs()
         if self.options.demo:
             from glidepath.serve.demo import DemoFleet
 
             self.hub.look_after(DemoFleet(self.hub).fly())
 
-    async def resume_lost(self) -> list[str]:
+    async def resume_lost_runs(self) -> list[str]:
         """Resume every run that lost its process, as far as there is room and its agent is here."""
         resumed = []
         cards, _ = await self.reader.cards(OPERATOR, state="lost", limit=500)
@@ -253,7 +253,7 @@ class DeckServer:
                 try:
                     await self.hub.resume(card.agent, card.session_id, run_id=card.run_id)
                     resumed.append(card.run_id)
-                except Refused:
+                except HttpError:
                     continue  # it is listed as lost; resuming it reports why that fails
         return resumed
 
@@ -283,27 +283,27 @@ class DeckServer:
             "settle": (SettleBody, self.actions.settle),
         }
         routes = [
-            Route("/api/runs", _posted(StartBody, self.start, 201), methods=["POST"]),
-            Route("/api/kill", _posted(KillBody, self.kill), methods=["POST"]),
+            Route("/api/runs", _handle_post(StartBody, self.start, 201), methods=["POST"]),
+            Route("/api/kill", _handle_post(KillBody, self.kill), methods=["POST"]),
         ]
         routes += [
-            Route(f"/api/runs/{{id:path}}/{verb}", _posted(kind, _on_run(act)), methods=["POST"])
+            Route(f"/api/runs/{{id:path}}/{verb}", _handle_post(kind, _on_run(act)), methods=["POST"])
             for verb, (kind, act) in acts.items()
         ]
-        routes += [Route(path, _answered(handler), methods=["GET"]) for path, handler in reads.items()]
+        routes += [Route(path, _answer_as_json(handler), methods=["GET"]) for path, handler in reads.items()]
         routes += [
             Route("/api/runs/{id:path}/events", self.events, methods=["GET"]),
-            Route("/api/runs/{id:path}", _answered(self.run), methods=["GET"]),  # last: a child's id has slashes
+            Route("/api/runs/{id:path}", _answer_as_json(self.run), methods=["GET"]),  # last: a child's id has slashes
             Route("/api/feed", self.feed, methods=["GET"]),
             Route("/metrics", self.metrics, methods=["GET"]),
-            Route(UNLOCK, _posted(UnlockBody, self.unlock), methods=["POST"]),
+            Route(UNLOCK, _handle_post(UnlockBody, self.unlock), methods=["POST"]),
             *OpenAIDoor(self.hub, self.reader, self.actions).routes(),
             *AguiDoor(self.hub, self.reader, self.actions).routes(),
             *self.mcp.routes(),
             Route("/", static_file, methods=["GET"]),
         ]
         nothing = Route("/api/{path:path}", _no_such_path, methods=["GET", "POST", "PUT", "PATCH", "DELETE"])
-        return [*locked(routes), nothing, *locked([Route("/{path:path}", static_file, methods=["GET"])])]
+        return [*lock_routes(routes), nothing, *lock_routes([Route("/{path:path}", static_file, methods=["GET"])])]
 
     # --- reading ----------------------------------------------------------------------------------------------
 
@@ -371,7 +371,7 @@ class DeckServer:
 
     async def events(self, request: Request) -> Any:
         """The events of a run: a stream, or a page."""
-        return await _caught(self._events, request)
+        return await _translate_errors(self._events, request)
 
     async def _events(self, request: Request) -> Any:
         who = visitor_of(request)
@@ -379,7 +379,7 @@ class DeckServer:
         if feed is None or not feed.live or who.scope is not None:  # others are known without reading the store
             feed = (await self.reader.find(request.path_params["id"], who)).feed
         if feed is None:
-            raise Refused(404, "no_events", "this run has not started: it has no events yet")
+            raise HttpError(404, "no_events", "this run has not started: it has no events yet")
         after = _number(request, "after", 0, 0, MOST)
         if not _wants_stream(request):
             before = _number(request, "before", -1, 0, MOST)
@@ -389,13 +389,13 @@ class DeckServer:
         last = request.headers.get("last-event-id")
         if last is not None:
             if not last.isascii() or not last.isdigit() or len(last) > 12:  # noqa: PLR2004 - more than there can be
-                raise Refused(400, "bad_event_id", f"Last-Event-ID must be the number of an event, not {last!r:.40}")
+                raise HttpError(400, "bad_event_id", f"Last-Event-ID must be the number of an event, not {last!r:.40}")
             after = int(last)
         if not feed.live and not feed.finished and not feed.readers:  # it may be running in another process
-            self.hub.look_after(self._told(feed))
+            self.hub.look_after(self._follow_run(feed))
         return run_stream(self.hub, feed, min(after, feed.last), lambda: self.reader.detail(feed.run_id, who))
 
-    async def _told(self, feed: RunFeed) -> None:
+    async def _follow_run(self, feed: RunFeed) -> None:
         await asyncio.sleep(0)  # until its reader is there
         await self.reader.keep_telling(feed)
 
@@ -408,9 +408,9 @@ class DeckServer:
     async def start(self, _: Request, body: StartBody, who: Visitor) -> dict[str, Any]:
         """Start a run."""
         if not body.prompt.strip() or "\0" in body.prompt:
-            raise Refused(400, "bad_prompt", "prompt must be a non-empty str and has no NUL character")
+            raise HttpError(400, "bad_prompt", "prompt must be a non-empty str and has no NUL character")
         if len(body.prompt) > MAX_PROMPT:
-            raise Refused(413, "long_prompt", f"prompt has {len(body.prompt)} characters; {MAX_PROMPT} is the most")
+            raise HttpError(413, "long_prompt", f"prompt has {len(body.prompt)} characters; {MAX_PROMPT} is the most")
         feed = await self.hub.start(
             body.agent, body.prompt, session=body.session, limits=body.limits, tags=body.tags, who=who
         )
@@ -420,7 +420,9 @@ class DeckServer:
         """The token, for a one-time code that was not used yet."""
         token = self._codes.redeem(body.code)
         if token is None:
-            raise Refused(401, "bad_code", "this code was used before, or is wrong: open the page again from its file")
+            raise HttpError(
+                401, "bad_code", "this code was used before, or is wrong: open the page again from its file"
+            )
         return {"token": token}
 
     async def kill(self, _: Request, body: KillBody, who: Visitor) -> Any:
@@ -461,8 +463,8 @@ class DeckServer:
         if self.hub.store is not None:
             try:
                 await self.reader.cards(OPERATOR, limit=1)
-            except Refused as refused:
-                raise Refused(503, "store_unavailable", str(refused), 1) from None
+            except HttpError as refused:
+                raise HttpError(503, "store_unavailable", str(refused), 1) from None
         return {"status": "ready"}
 
 
@@ -488,7 +490,7 @@ def _number(request: Request, name: str, default: int, least: int, most: int) ->
     if text is None or text == "":
         return default
     if not text.isascii() or not text.removeprefix("-").isdigit() or not least <= int(text[:20]) <= most:
-        raise Refused(400, f"bad_{name}", f"{name} must be a whole number from {least} to {most}, not {text!r:.40}")
+        raise HttpError(400, f"bad_{name}", f"{name} must be a whole number from {least} to {most}, not {text!r:.40}")
     return int(text)
 
 
@@ -504,16 +506,16 @@ def _json(value: object, status: int = 200, headers: Mapping[str, str] | None = 
     return Response(_wire.encode(value), status, media_type="application/json", headers=dict(headers or {}))
 
 
-async def _caught(handler: Handler, request: Request) -> Any:
+async def _translate_errors(handler: Handler, request: Request) -> Any:
     try:
         return await handler(request)
     except (ConfigurationError, StoreError) as error:
         raise refusal_of(error) from None
 
 
-def _answered(handler: Handler) -> Handler:
+def _answer_as_json(handler: Handler) -> Handler:
     async def answer(request: Request) -> Response:
-        return _json(await _caught(handler, request))
+        return _json(await _translate_errors(handler, request))
 
     return answer
 
@@ -525,29 +527,29 @@ def _on_run(act: Callable[[str, Any, Visitor], Awaitable[Any]]) -> Callable[[Req
     return on_run
 
 
-def _posted(kind: Any, handler: Callable[[Request, Any, Visitor], Awaitable[Any]], status: int = 200) -> Handler:
+def _handle_post(kind: Any, handler: Callable[[Request, Any, Visitor], Awaitable[Any]], status: int = 200) -> Handler:
     read = _wire.decoder(kind)
 
-    async def posted(request: Request) -> Response:
+    async def handle(request: Request) -> Response:
         try:
             body = read(await request.body() or b"{}")
         except (WireError, ValueError, RecursionError) as error:
-            raise Refused(400, "bad_body", f"malformed body for this path: {error}"[:300]) from None
+            raise HttpError(400, "bad_body", f"malformed body for this path: {error}"[:300]) from None
         check_reason(getattr(body, "reason", ""))
 
         async def act(request: Request) -> Any:
             return await handler(request, body, visitor_of(request))
 
-        return _json(await _caught(act, request), status)
+        return _json(await _translate_errors(act, request), status)
 
-    return posted
+    return handle
 
 
 async def _no_such_path(_: Request) -> Response:
     raise HTTPException(404)
 
 
-async def _refused(_: Request, error: Exception) -> Response:
+async def _make_refusal_response(_: Request, error: Exception) -> Response:
     refused: Any = error
     headers = {} if refused.retry_after is None else {"retry-after": str(refused.retry_after)}
     return _json(refused.body, refused.status, headers)
@@ -562,11 +564,11 @@ async def _http(_: Request, error: Exception) -> Response:
 
 async def _unavailable(request: Request, error: Exception) -> Response:
     known: Any = error
-    return await _refused(request, refusal_of(known))
+    return await _make_refusal_response(request, refusal_of(known))
 
 
 _HANDLERS: dict[Any, Any] = {
-    Refused: _refused,
+    HttpError: _make_refusal_response,
     HTTPException: _http,
     ConfigurationError: _unavailable,
     StoreError: _unavailable,

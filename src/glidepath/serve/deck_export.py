@@ -13,7 +13,7 @@ from glidepath import _wire
 from glidepath._version import VERSION
 from glidepath.errors import ConfigurationError
 from glidepath.serve.locks import OPERATOR
-from glidepath.serve.refusals import Refused
+from glidepath.serve.refusals import HttpError
 from glidepath.serve.static_files import STATIC
 from glidepath.serve.store_reader import StoreReader
 
@@ -27,8 +27,8 @@ MISSING = (
 )
 
 
-async def exported_run(reader: StoreReader, name: str) -> dict[str, Any]:
-    """All that the page would ask about a run; raises `Refused`."""
+async def export_run(reader: StoreReader, name: str) -> dict[str, Any]:
+    """All that the page would ask about a run; raises `HttpError`."""
     found = await reader.find(name, OPERATOR)
     detail = await reader.detail(name, OPERATOR)
     feed = found.feed
@@ -41,7 +41,7 @@ async def exported_run(reader: StoreReader, name: str) -> dict[str, Any]:
     for turn in range(min(detail.turn, _MOST_TURNS) + 1) if records["total"] else ():
         try:
             turns[str(turn)] = await reader.at(name, OPERATOR, turn)
-        except Refused:
+        except HttpError:
             break
     return {
         "info": {"version": VERSION, "role": "view", "agents": [], "store": "export", "demo": False},
@@ -54,7 +54,7 @@ async def exported_run(reader: StoreReader, name: str) -> dict[str, Any]:
     }
 
 
-def exported_page(data: dict[str, Any], folder: Path = STATIC) -> str:
+def export_page(data: dict[str, Any], folder: Path = STATIC) -> str:
     """The built page with everything inside; its CSP names its script and its style by hash and allows nothing else."""
     try:
         page = (folder / "index.html").read_text(encoding="utf-8")

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from glidepath.agent import Agent, Limits
-from glidepath.errors import ConfigurationError, told
+from glidepath.errors import ConfigurationError, describe_error
 from glidepath.serve.locks import OPERATOR
 from glidepath.spi import ModelRequest
 from glidepath.teams import Member, Team, TeamExecutionPlan, TeamExecutionRequest, TeamStep
@@ -227,7 +227,7 @@ def _expedition() -> Agent[Any]:
     )
 
 
-def _embedded() -> Agent[Any] | None:
+def _make_embedded_agent() -> Agent[Any] | None:
     """An agent on the embedded model, where that is on this machine already."""
     try:
         import xllamacpp
@@ -272,7 +272,7 @@ def demo_agents() -> dict[str, Agent[Any]]:
         _press_office(),
         _expedition(),
     ]
-    embedded = _embedded()
+    embedded = _make_embedded_agent()
     return {one.config.agent_name: one for one in [*agents, *([embedded] if embedded is not None else [])]}
 
 
@@ -295,7 +295,7 @@ class DemoFleet:
                     task = TASKS.get(name, "Say hello to the person who looks at you.")
                     await self._hub.start(name, task, tags=["demo"], who=OPERATOR)
                 except Exception as error:
-                    _log.warning("the demo could not start %s: %s", name, told(error))
+                    _log.warning("the demo could not start %s: %s", name, describe_error(error))
                 await asyncio.sleep(0.2)
             flown += 1
             await asyncio.sleep(self._again)

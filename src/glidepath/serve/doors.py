@@ -10,7 +10,7 @@ from starlette.routing import Route
 
 from glidepath.serve.locks import RIGHTS, Visitor
 
-__all__ = ["DOORS", "OPEN_TO_ALL", "locked", "visitor_of"]
+__all__ = ["DOORS", "OPEN_TO_ALL", "lock_routes", "visitor_of"]
 
 OPEN_TO_ALL: tuple[str, ...] = ()
 """What a path takes that shows nothing of anybody: no right at all."""
@@ -70,28 +70,28 @@ def visitor_of(request: Request) -> Visitor:
     return found if isinstance(found, Visitor) else Visitor("nobody", "nobody")
 
 
-def locked(routes: Sequence[Route]) -> list[Route]:
+def lock_routes(routes: Sequence[Route]) -> list[Route]:
     """The same routes, each behind its row of the table; raises KeyError for one that has none."""
-    return [_locked(route) for route in routes]
+    return [_lock_route(route) for route in routes]
 
 
-def _locked(route: Route) -> Route:
+def _lock_route(route: Route) -> Route:
     methods = sorted((route.methods or set()) - {"HEAD"})
     needed = {DOORS[method, route.path] for method in methods}
     if needed == {OPEN_TO_ALL}:
         return route
     if len(needed) != 1:
         raise KeyError(f"{route.path}: one route takes one right for all its methods; split it")
-    return Route(route.path, _checked(route.endpoint, needed.pop()), methods=methods)
+    return Route(route.path, _check_rights(route.endpoint, needed.pop()), methods=methods)
 
 
-def _checked(handler: Callable[[Request], Awaitable[Any]], rights: tuple[str, ...]) -> Callable[[Request], Any]:
+def _check_rights(handler: Callable[[Request], Awaitable[Any]], rights: tuple[str, ...]) -> Callable[[Request], Any]:
     roles = frozenset(role for right in rights for role in RIGHTS[right].roles)
 
-    async def checked(request: Request) -> Any:
+    async def check_then_handle(request: Request) -> Any:
         visitor = visitor_of(request)
         if visitor.tenant is not None or visitor.role not in roles:  # the quick answer; the table gives the full one
             visitor.must(*rights)
         return await handler(request)
 
-    return checked
+    return check_then_handle

@@ -144,7 +144,7 @@ class FolderLog:
         try:
             file = self._files.get(head.run_id)
             if file is None:
-                file = self._opened(head)
+                file = self._open_file(head)
             written = os.write(file, data)
             while written < len(data):
                 written += os.write(file, data[written:])
@@ -155,7 +155,7 @@ class FolderLog:
                 kind="unavailable",
             ) from None
 
-    def _opened(self, head: LogHead) -> int:
+    def _open_file(self, head: LogHead) -> int:
         self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         path = self._path(head.run_id)
         file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | getattr(os, "O_CLOEXEC", 0), 0o600)

@@ -14,7 +14,7 @@ from glidepath.serve.run_feed import RunFeed, frame
 from glidepath.serve.shapes import RunCard, SwitchShape
 from glidepath.serve.store_reader import StoreReader
 
-__all__ = ["EventStream", "card_stream", "gone", "run_stream"]
+__all__ = ["EventStream", "card_stream", "run_stream", "wait_until_gone"]
 
 HEARTBEAT = 15.0  # seconds
 PAGE = 512  # events in one write
@@ -27,7 +27,7 @@ LOOK_AROUND = 2.0  # seconds between two looks into the store, for what other pr
 BEAT = b": \n\n"
 
 
-def told(kind: str, value: object, number: int | None = None) -> bytes:
+def format_event(kind: str, value: object, number: int | None = None) -> bytes:
     """A message that is not an event of a run."""
     mark = b"" if number is None else b"id: %d\n" % number
     return b"%sevent: %s\ndata: %s\n\n" % (mark, kind.encode(), _wire.encode(value))
@@ -49,7 +49,7 @@ class EventStream:
         ]
         await send({"type": "http.response.start", "status": 200, "headers": headers})
         writing = asyncio.ensure_future(self._write(send))
-        leaving = asyncio.ensure_future(gone(receive))
+        leaving = asyncio.ensure_future(wait_until_gone(receive))
         try:
             await asyncio.wait({writing, leaving}, return_when=asyncio.FIRST_COMPLETED)
         finally:
@@ -69,7 +69,7 @@ class EventStream:
         await send({"type": "http.response.body", "body": b"", "more_body": False})
 
 
-async def gone(receive: Receive) -> None:
+async def wait_until_gone(receive: Receive) -> None:
     """Wait until the client has gone."""
     while (await receive())["type"] != "http.disconnect":
         pass
@@ -88,7 +88,7 @@ def run_stream(hub: Hub, feed: RunFeed, after: int, snapshot: Callable[[], Await
             feed.readers -= 1
             hub.readers -= 1
 
-    return EventStream(parts, lambda: hub.reader_left(feed))
+    return EventStream(parts, lambda: hub.on_reader_left(feed))
 
 
 async def _run_parts(
@@ -99,14 +99,14 @@ async def _run_parts(
     while True:
         if current and feed.last - after > BEHIND:
             seen = feed.last
-            yield told("snapshot", await snapshot(), seen)
+            yield format_event("snapshot", await snapshot(), seen)
             after = seen
         frames = feed.frames(after, PAGE) or [
             frame(number, line) for number, line in enumerate(await feed.lines(after, PAGE), after + 1)
         ]
         if not frames and feed.last > after:  # the log was removed: what is known is all there is to tell
             after = feed.last
-            yield told("snapshot", await snapshot(), after)
+            yield format_event("snapshot", await snapshot(), after)
         if frames:
             yield b"".join(frames)
             after += len(frames)
@@ -159,21 +159,21 @@ def card_stream(hub: Hub, reader: StoreReader, who: Visitor) -> EventStream:
         thrown: list[SwitchShape] | None = None
         yield BEAT
         cards, _ = await reader.cards(who, limit=200)
-        on = await hub.switches.thrown() if who.may("watch") else []
+        on = await hub.switches.list_thrown_switches() if who.may("watch") else []
         while True:
             if on != thrown:
                 thrown = on
-                yield told("switches", {"switches": thrown})
+                yield format_event("switches", {"switches": thrown})
             fresh = [card for card in cards if shown.get(card.run_id) != card]
             known = {card.run_id: card for card in cards}
             shown |= known
             if fresh or seen < 0:
-                yield told("cards", {"runs": fresh, "removed": []})
+                yield format_event("cards", {"runs": fresh, "removed": []})
                 beat = loop.time()
             waiting = sum(card.pending_count for card in shown.values() if card.state == "paused")
             if waiting != counted:
                 counted = waiting
-                yield told("approvals", {"count": waiting})
+                yield format_event("approvals", {"count": waiting})
             seen = hub.changes
             while hub.changes == seen and not hub.closing and loop.time() - looked < LOOK_AROUND:  # noqa: ASYNC110 - once per interval
                 await asyncio.sleep(TICK)
@@ -185,14 +185,14 @@ def card_stream(hub: Hub, reader: StoreReader, who: Visitor) -> EventStream:
             if loop.time() - looked >= LOOK_AROUND:
                 looked = loop.time()
                 cards, _ = await reader.cards(who, limit=200)
-                on = await hub.switches.thrown() if who.may("watch") else []
+                on = await hub.switches.list_thrown_switches() if who.may("watch") else []
                 if len(cards) < 200:  # noqa: PLR2004 - all of them: what is not there is gone
                     gone = [run_id for run_id in shown if run_id not in {card.run_id for card in cards}]
                     gone = [run_id for run_id in gone if shown[run_id].parent is None]
                     for run_id in gone:
                         del shown[run_id]
                     if gone:
-                        yield told("cards", {"runs": [], "removed": gone})
+                        yield format_event("cards", {"runs": [], "removed": gone})
             else:
                 cards = await reader.cards_since(who, seen, shown)
 

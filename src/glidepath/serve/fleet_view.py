@@ -77,13 +77,13 @@ class FleetView:
         today = f"{datetime.now(UTC):%Y-%m-%d}"
         below: dict[str, list[BudgetNode]] = {}
         for run in runs:
-            node = BudgetNode(name=run["agent"], kind="run", run_id=run["session"], gauges=_held_gauges(run))
+            node = BudgetNode(name=run["agent"], kind="run", run_id=run["session"], gauges=_make_gauges(run))
             due = _FLEET if run["tenant"] is None else f"tenant {run['tenant']}, day {today}"
             below.setdefault(run["line"][-1] if run["line"] else due, []).append(node)
         top: tuple[Gauge, ...] = ()
         for row in rows:
             name, children = row["name"], tuple(below.get(row["name"], ()))
-            gauges = (*_held_gauges(row), Gauge(kind="runs", used=row["runs"], limit=row["max_runs"]))
+            gauges = (*_make_gauges(row), Gauge(kind="runs", used=row["runs"], limit=row["max_runs"]))
             if name == _FLEET:
                 top = gauges
             elif children or today.startswith(name.rpartition(" ")[2]):  # what is over and empty is not shown
@@ -125,7 +125,7 @@ class FleetView:
                 for what in ("requests", "tokens")
                 if row[what] is not None
             ]
-        switches = await self.hub.switches.thrown()
+        switches = await self.hub.switches.list_thrown_switches()
         fleet_wide = next((one for one in switches if one.scope == "fleet"), None)
         return {
             "workers": workers,
@@ -143,7 +143,7 @@ class FleetView:
         }
 
 
-def _held_gauges(row: Any) -> tuple[Gauge, Gauge]:
+def _make_gauges(row: Any) -> tuple[Gauge, Gauge]:
     """Tokens and money of a row of the ledger: `firm` is spent or kept for a landing, the rest of it is reserved."""
     most_tokens, most_money = row.get("max_tokens"), row.get("max_money")
     return (

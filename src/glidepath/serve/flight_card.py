@@ -31,9 +31,9 @@ from glidepath.events import (
 from glidepath.messages import Usage
 from glidepath.money import pico_of
 from glidepath.outcome import AgentState, LoopOutcome, RunResult, dollars
-from glidepath.plurals import how_many
+from glidepath.plurals import pluralize
 from glidepath.run.question import question_rows
-from glidepath.run.revealing import revealed
+from glidepath.run.revealing import escape_invisible
 from glidepath.serve.shapes import CauseShape, Gauge, PendingItem, RunCard, UsageShape
 
 __all__ = ["FlightCard", "call_line", "origin_of", "pending_items", "state_of"]
@@ -88,9 +88,9 @@ def pending_items(result: RunResult, agent: str, asked: Mapping[str, float]) -> 
             arguments=one.call.arguments,
             reason=one.reason,
             asked=asked.get(one.call.id, 0.0),
-            message=revealed(one.reason or call_line(one.call.name, one.call.arguments)),
+            message=escape_invisible(one.reason or call_line(one.call.name, one.call.arguments)),
             form=one.form,
-            tool_shown=revealed(one.call.name),
+            tool_shown=escape_invisible(one.call.name),
             shown=tuple(question_rows(one, who=agent)),
             digest=one.digest,
         )
@@ -135,7 +135,7 @@ class FlightCard:
 
     # --- what happened ----------------------------------------------------------------------------------------
 
-    def _run_started(self, event: RunStarted) -> None:
+    def _on_run_started(self, event: RunStarted) -> None:
         self.session_id, self.agent, self.model = event.session_id, event.agent_name, event.model
         self.started = self.started or event.time
         self.limits = dict(event.limits or {})
@@ -143,7 +143,7 @@ class FlightCard:
         self._running, self._retries = {}, False
         self.last = "resumed" if event.resumed else "started"
 
-    def _turn_started(self, event: TurnStarted) -> None:
+    def _on_turn_started(self, event: TurnStarted) -> None:
         self.turn = event.iteration
 
     def _message(self, event: MessageAdded) -> None:
@@ -162,7 +162,7 @@ class FlightCard:
             self._parts.append(event.text)
             self.last = "writing"
 
-    def _discarded(self, event: AttemptDiscarded) -> None:
+    def _on_discarded(self, event: AttemptDiscarded) -> None:
         self._parts, self.last = [], _line(f"trying again: {event.reason}")
 
     def _reserve(self, event: BudgetReserved) -> None:
@@ -179,7 +179,7 @@ class FlightCard:
         self._running[event.call_id] = event.tool_name
         self.last = call_line(event.tool_name, event.arguments)
 
-    def _tool_ended(self, event: ToolEnded) -> None:
+    def _on_tool_ended(self, event: ToolEnded) -> None:
         self._running.pop(event.call_id, None)
         if event.result.is_error:
             self.last = _line(f"{event.tool_name} failed: {event.result.text}")
@@ -188,7 +188,7 @@ class FlightCard:
         self.asked[event.call_id] = event.time
         self.last = _line(f"waits for a decision: {call_line(event.tool_name, event.arguments)}")
 
-    def _violated(self, event: ConstraintViolated) -> None:
+    def _on_violated(self, event: ConstraintViolated) -> None:
         self._keep(
             self.verdicts,
             event,
@@ -207,7 +207,7 @@ class FlightCard:
         self.phase = "landing"
         self.last = _line(f"landing: {event.reason}")
 
-    def _tripped(self, event: GuardTripped) -> None:
+    def _on_tripped(self, event: GuardTripped) -> None:
         said = {
             "guard": event.guard,
             "reason": event.reason,
@@ -229,12 +229,12 @@ class FlightCard:
         self.children[event.child_id] = event.agent_name
         self.last = f"started {event.agent_name}"
 
-    def _child_ended(self, event: ChildEnded) -> None:
+    def _on_child_ended(self, event: ChildEnded) -> None:
         self.usage = self.usage + event.usage
         if event.cost is not None:
             self.money = (self.money or 0) + pico_of(event.cost)
 
-    def _run_ended(self, event: RunEnded) -> None:
+    def _on_run_ended(self, event: RunEnded) -> None:
         result = event.result
         self.flying, self.ended, self.result, self.phase = False, event.time, result, "ground"
         self._reserved = (0, 0)
@@ -243,7 +243,7 @@ class FlightCard:
         if result.cost is not None:
             self.money = pico_of(result.cost)
         if result.outcome is LoopOutcome.PAUSED:
-            self.last = f"waiting for {how_many(len(result.pending), 'decision')}"
+            self.last = f"waiting for {pluralize(len(result.pending), 'decision')}"
         else:
             self.last = _line(result.text or (result.cause.reason if result.cause else result.outcome.value))
 
@@ -360,23 +360,23 @@ class FlightCard:
         )
 
     _heard: ClassVar[dict[type, Callable[..., None]]] = {
-        RunStarted: _run_started,
-        TurnStarted: _turn_started,
+        RunStarted: _on_run_started,
+        TurnStarted: _on_turn_started,
         MessageAdded: _message,
         StreamStarted: _stream,
         StreamChunk: _chunk,
-        AttemptDiscarded: _discarded,
+        AttemptDiscarded: _on_discarded,
         BudgetReserved: _reserve,
         BudgetSettled: _settle,
         ToolStarted: _tool,
-        ToolEnded: _tool_ended,
+        ToolEnded: _on_tool_ended,
         ApprovalRequested: _asks,
-        ConstraintViolated: _violated,
+        ConstraintViolated: _on_violated,
         NoticeSent: _notice,
         LandingStarted: _landing,
-        GuardTripped: _tripped,
+        GuardTripped: _on_tripped,
         RetryScheduled: _retry,
         ChildStarted: _child,
-        ChildEnded: _child_ended,
-        RunEnded: _run_ended,
+        ChildEnded: _on_child_ended,
+        RunEnded: _on_run_ended,
     }

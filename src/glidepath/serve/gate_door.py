@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Protocol
 
 from glidepath.serve.gatekeeper import App, Receive, Scope, Send
-from glidepath.serve.refusals import Refused
+from glidepath.serve.refusals import HttpError
 
 if TYPE_CHECKING:
     from glidepath.messages import Message
@@ -25,7 +25,7 @@ class ForeignFlights(Protocol):
     """The runs of other programs in a hub, whose gate is in this process. A run is known by its id.
 
     Contract: what a person does is written to the journal with `control` before it takes effect. The methods that act
-    return what happened, in a sentence, and raise `Refused`.
+    return what happened, in a sentence, and raise `HttpError`.
     """
 
     def has_run(self, run_id: str) -> bool:
@@ -110,9 +110,9 @@ class GateDoor:
         await self._app(scope, receive, send)
 
 
-def refuse_foreign_action(what: str) -> Refused:
+def refuse_foreign_action(what: str) -> HttpError:
     """The answer to what only the program itself can do."""
-    return Refused(
+    return HttpError(
         409,
         "foreign_run",
         f"this is the run of another program, which went through the gate: it cannot be {what} from here. Continue it "

@@ -15,7 +15,7 @@ from glidepath import _wire
 from glidepath.serve.caller_trace import in_trace_of_caller
 from glidepath.serve.locks import Doorkeeper
 from glidepath.serve.locks.key_watch import KeyWatch, OpenRequest
-from glidepath.serve.refusals import Refused
+from glidepath.serve.refusals import HttpError
 
 Scope: TypeAlias = MutableMapping[str, Any]
 Receive: TypeAlias = Callable[[], Awaitable[MutableMapping[str, Any]]]
@@ -64,7 +64,7 @@ class _Answer:
             return
         if message["type"] == "http.response.start":
             self.began = True
-            message["headers"] = _protected([*message.get("headers", ()), *self._shared])
+            message["headers"] = _add_security_headers([*message.get("headers", ()), *self._shared])
         elif not message.get("more_body", False):
             self.ended = True
         await self._send(message)
@@ -73,7 +73,7 @@ class _Answer:
         """Tell a reader whose key is void, or end what it was sent so far."""
         self.void = False
         if not self.began:
-            await refuse(Refused(401, "key_void", f"{why}: ask the operator for another one"), self)
+            await refuse(HttpError(401, "key_void", f"{why}: ask the operator for another one"), self)
         elif not self.ended:
             await self({"type": "http.response.body", "body": b"", "more_body": False})
 
@@ -123,18 +123,18 @@ class Gatekeeper:
             await self.app(scope, receive, send)
             return
         headers = _headers(scope)
-        answer = _Answer(send, self._admission.shared_headers(headers))
+        answer = _Answer(send, self._admission.cors_headers(headers))
         try:
             await self._answer(scope, headers, receive, answer)
-        except Refused as refused:
+        except HttpError as refused:
             if answer.began:
                 raise
             await refuse(refused, answer)
 
     async def _answer(self, scope: Scope, headers: Mapping[str, list[str]], receive: Receive, answer: _Answer) -> None:
-        """Admit a request and have it answered; raises `Refused`."""
+        """Admit a request and have it answered; raises `HttpError`."""
         if sum([len(name) + len(value) for name, value in scope["headers"]]) > MAX_HEAD:
-            raise Refused(431, "large_headers", f"the headers may have {MAX_HEAD} bytes at most")
+            raise HttpError(431, "large_headers", f"the headers may have {MAX_HEAD} bytes at most")
         path = scope["path"].removeprefix(scope.get("root_path", ""))
         bare = bool(self._prefix) and path == self._prefix
         if self._prefix and (bare or path.startswith(f"{self._prefix}/")):
@@ -149,8 +149,10 @@ class Gatekeeper:
         elif bare:
             await redirect(f"{self._prefix}/", scope, answer)
         elif visitor is not None and visitor.key is not None and self._watch is not None:
-            with self._watch.opened(visitor.key) as request:
-                await _answer_while_good(request, answer, self._pass_on(scope, headers, request.heard(receive), answer))
+            with self._watch.watch_request(visitor.key) as request:
+                await _answer_while_good(
+                    request, answer, self._pass_on(scope, headers, request.receive_until_void(receive), answer)
+                )
         else:
             await self._pass_on(scope, headers, receive, answer)
 
@@ -166,24 +168,24 @@ class Gatekeeper:
         """Read the whole body, bounded in size and time, and hand it on as one message."""
         kind = headers.get("content-type", [""])[-1].partition(";")[0].strip().lower()
         if kind != "application/json":
-            raise Refused(415, "not_json", "send JSON: Content-Type: application/json")
+            raise HttpError(415, "not_json", "send JSON: Content-Type: application/json")
         length = headers.get("content-length", ["0"])[-1]
         if not length.isdigit() or int(length[:20]) > DRAINED * self._max_body:
-            raise Refused(413, "too_large", f"the body may have {self._max_body} bytes at most")
+            raise HttpError(413, "too_large", f"the body may have {self._max_body} bytes at most")
         try:
             body = await asyncio.wait_for(self._read(receive), self._body_seconds)
         except TimeoutError:
-            raise Refused(408, "too_slow", f"the body did not arrive within {self._body_seconds:g} seconds") from None
+            raise HttpError(408, "too_slow", f"the body did not arrive within {self._body_seconds:g} seconds") from None
         whole = False
 
-        async def handed() -> MutableMapping[str, Any]:
+        async def receive_body() -> MutableMapping[str, Any]:
             nonlocal whole
             if not whole:
                 whole = True
                 return {"type": "http.request", "body": body, "more_body": False}
             return await receive()
 
-        return handed
+        return receive_body
 
     async def _read(self, receive: Receive) -> bytes:
         parts: list[bytes] = []
@@ -191,7 +193,7 @@ class Gatekeeper:
         while True:
             message = await receive()
             if message["type"] == "http.disconnect":
-                raise Refused(400, "incomplete", "the body ended before it was whole")
+                raise HttpError(400, "incomplete", "the body ended before it was whole")
             part = message.get("body", b"")
             size += len(part)
             if size <= self._max_body:
@@ -200,7 +202,7 @@ class Gatekeeper:
                 parts.clear()
             more = message.get("more_body", False)
             if size > self._max_body and (not more or size > DRAINED * self._max_body):
-                raise Refused(413, "too_large", f"the body may have {self._max_body} bytes at most")
+                raise HttpError(413, "too_large", f"the body may have {self._max_body} bytes at most")
             if not more:
                 return b"".join(parts)
 
@@ -221,7 +223,7 @@ def _headers(scope: Scope) -> dict[str, list[str]]:
     return found
 
 
-def _protected(headers: list[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
+def _add_security_headers(headers: list[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
     given = {name.lower() for name, _ in headers}
     if b"cache-control" not in given:
         headers.append((b"cache-control", b"no-store"))
@@ -242,7 +244,7 @@ async def send_empty(status: int, headers: tuple[tuple[bytes, bytes], ...], send
     await send({"type": "http.response.body", "body": b""})
 
 
-async def refuse(refused: Refused, send: Send) -> None:
+async def refuse(refused: HttpError, send: Send) -> None:
     """Answer with an error."""
     body = _wire.encode(refused.body)
     headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]

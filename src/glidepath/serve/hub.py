@@ -16,22 +16,22 @@ from typing import Any, ClassVar
 
 from glidepath._wire import Record, replace
 from glidepath.agent import Agent, Budget, Limits
-from glidepath.errors import ConfigurationError, StoreError, told
+from glidepath.errors import ConfigurationError, StoreError, describe_error
 from glidepath.events import BreakerChanged, Event, RunEnded, RunStarted
 from glidepath.outcome import RunResult
-from glidepath.plurals import how_many
+from glidepath.plurals import pluralize
 from glidepath.run import CancelToken, Decision, RunStream
 from glidepath.run.revealing import mask_controls
 from glidepath.serve.event_log import EventLog, LogHead
 from glidepath.serve.locks import OPERATOR, Allowance, KeyRing, MemoryKeys, Visitor
-from glidepath.serve.owners import Owners, check_tags, key_named
+from glidepath.serve.owners import Owners, check_tags, key_name_in
 from glidepath.serve.prometheus import PrometheusMeters, metrics_plugin
-from glidepath.serve.refusals import Refused
+from glidepath.serve.refusals import HttpError
 from glidepath.serve.run_feed import RunFeed
 from glidepath.serve.switchboard import Switchboard
-from glidepath.sessions.cards import checked_tags
-from glidepath.sessions.session import checked_id
-from glidepath.setting import declared
+from glidepath.sessions.cards import normalize_tags
+from glidepath.sessions.session import check_session_id
+from glidepath.setting import settings_of
 from glidepath.spi import Plugin
 
 __all__ = ["ChildEvents", "Hub", "HubFlight"]
@@ -117,7 +117,7 @@ class Hub:
         self.meters = PrometheusMeters()
         self.measures = metrics_plugin(self.meters) if measured else None
         watch = [ChildEvents(self), *([] if self.measures is None else [self.measures])]
-        self.agents = {name: _prepared(name, agent, store, watch) for name, agent in agents.items()}
+        self.agents = {name: _prepare_agent(name, agent, store, watch) for name, agent in agents.items()}
         self.feeds: OrderedDict[str, RunFeed] = OrderedDict()
         self.closing = False  # the server is shutting down: nothing starts any more, and streams end
         self.foreign: Any = None  # the `ForeignFlights`, where a gate is mounted
@@ -148,7 +148,7 @@ class Hub:
             for agent in {id(one): one for one in self.agents.values()}.values():
                 await agent.__aenter__()
 
-    async def ground(self) -> None:
+    async def stop_all(self) -> None:
         """Stop the runs (a store lets you resume them), wait a few seconds, let readers end; start nothing."""
         if self.closing:
             return
@@ -164,7 +164,7 @@ class Hub:
 
     async def close(self) -> None:
         """Ground everything, and close files and connections."""
-        await self.ground()
+        await self.stop_all()
         if self._loop is not None:
             for agent in {id(one): one for one in self.agents.values()}.values():
                 await agent.__aexit__(None, None, None)
@@ -203,21 +203,21 @@ class Hub:
         tags: Sequence[str] | None = None,
         instructions: str = "",
     ) -> RunFeed:
-        """Start a run in the caller's name, return its feed once it has taken off; raises `Refused`.
+        """Start a run in the caller's name, return its feed once it has taken off; raises `HttpError`.
 
         `instructions` follow the agent's. Limits can be raised only by who may steer.
         """
         agent = await self.admit(name, session, who)
         if tags is not None:
-            tags = _checked(checked_tags, tags)
+            tags = _check_value(normalize_tags, tags)
             check_tags(who, tags)
         if session is not None:
-            _checked(checked_id, session)
+            _check_value(check_session_id, session)
             if mask_controls(session) != session or "\n" in session or "\t" in session:
-                raise Refused(400, "bad_session", f"session {session!r:.80} has characters that cannot be seen")
+                raise HttpError(400, "bad_session", f"session {session!r:.80} has characters that cannot be seen")
             await self.check_owner(who, session)
         if limits is not None:
-            lower = changed_limits(agent.config.limits, limits)
+            lower = change_limits(agent.config.limits, limits)
             if not who.may("steer"):
                 check_lowered(agent.config.limits, lower)
             agent = agent.replace(limits=lower)
@@ -247,7 +247,7 @@ class Hub:
             raise refusal_of(error) from None
 
     async def check_owner(self, who: Visitor, session: str) -> None:
-        """Raise `Refused` when there is such a session, and it is somebody else's."""
+        """Raise `HttpError` when there is such a session, and it is somebody else's."""
         if who.scope is None:
             return
         known = self.latest(session) is not None
@@ -262,7 +262,7 @@ class Hub:
 
     async def _owner_budget(self, session: str) -> Budget | None:
         """The wallet of the key that started a session: that key pays for its run, even if somebody else resumes it."""
-        name = key_named(sorted(await self.owners.marks(session)))
+        name = key_name_in(sorted(await self.owners.marks(session)))
         if name is None:
             return None
         return self.allowance.budget(next((key for key in await self.keys.keys() if key.name == name), None))
@@ -276,14 +276,14 @@ class Hub:
         limits: Limits | None = None,
         run_id: str | None = None,
     ) -> RunFeed:
-        """Continue the last run of a session; raises `Refused`."""
+        """Continue the last run of a session; raises `HttpError`."""
         agent = await self.admit(name, session, OPERATOR)
         budget = await self._owner_budget(session)
         target: Any = session
         if self.store is None:
             target = self._results.get(run_id or self._latest.get(session, ""))
             if target is None:
-                raise Refused(409, "not_resumable", f"run {run_id} cannot be resumed: start the server with --store")
+                raise HttpError(409, "not_resumable", f"run {run_id} cannot be resumed: start the server with --store")
         flight = self._flight(agent, name)
         return await self._launch(
             flight,
@@ -292,39 +292,39 @@ class Hub:
         )
 
     def agent(self, name: str) -> Agent[Any]:
-        """The agent of this name; raises `Refused`."""
+        """The agent of this name; raises `HttpError`."""
         agent = self.agents.get(name)
         if agent is None:
             there = ", ".join(self.agents) or "none"
-            raise Refused(404, "unknown_agent", f"there is no agent {name!r:.80} on this server; there are {there}")
+            raise HttpError(404, "unknown_agent", f"there is no agent {name!r:.80} on this server; there are {there}")
         return agent
 
     async def admit(self, name: str, session: str | None, who: Visitor) -> Agent[Any]:
-        """The agent of this name, when a run of it may start now for this visitor; raises `Refused`."""
+        """The agent of this name, when a run of it may start now for this visitor; raises `HttpError`."""
         agent = self.agent(name)
         self.allowance.check(who, name, model_names(agent))
         try:
-            held = await self.switches.held(session)
+            held = await self.switches.find_thrown_switch(session)
         except StoreError as error:
             raise refusal_of(error) from None
         if held is not None and not self.closing:
-            raise Refused(409, "killed", f"{held}; release it first")
+            raise HttpError(409, "killed", f"{held}; release it first")
         self._check_room(session)
         return agent
 
     def _check_room(self, session: str | None) -> None:
-        """Raise `Refused` when no run may start now, or not in this session."""
+        """Raise `HttpError` when no run may start now, or not in this session."""
         if self.closing:
-            raise Refused(503, "closing", "the server is shutting down; try again in a moment", RETRY_AFTER)
+            raise HttpError(503, "closing", "the server is shutting down; try again in a moment", RETRY_AFTER)
         if self.room < 1:
-            raise Refused(
+            raise HttpError(
                 429,
                 "full",
-                f"the server runs at most {how_many(self.max_runs, 'run')} at once; try again later",
+                f"the server runs at most {pluralize(self.max_runs, 'run')} at once; try again later",
                 RETRY_AFTER,
             )
         if session is not None and (session in self._busy or self.flight_in(session) is not None):
-            raise Refused(409, "in_flight", f"session {session!r:.80} has a run in flight; wait for it, or steer it")
+            raise HttpError(409, "in_flight", f"session {session!r:.80} has a run in flight; wait for it, or steer it")
 
     def _flight(self, agent: Agent[Any], name: str, who: str | None = None) -> HubFlight:
         started: asyncio.Future[RunFeed] = asyncio.get_running_loop().create_future()
@@ -352,18 +352,18 @@ class Hub:
                     feed = flight.feed or await self._took_off(flight, events[0])
                     await feed.record(events)
                     self.recorded += len(events)
-                    self.changed(feed.run_id)
+                    self.announce_change(feed.run_id)
                     if not flight.started.done():
                         flight.started.set_result(feed)
             flight.result = stream.result
             if not flight.started.done():
-                raise Refused(409, "already_done", "this run is done and cannot be resumed; start a new one")
+                raise HttpError(409, "already_done", "this run is done and cannot be resumed; start a new one")
         except BaseException as error:
-            self._failed(flight, error)
+            self._on_failure(flight, error)
             if not isinstance(error, Exception):
                 raise
         finally:
-            self._landed(flight)
+            self._on_landed(flight)
 
     async def _took_off(self, flight: HubFlight, event: Event) -> RunFeed:
         """The first event tells which run this is."""
@@ -388,27 +388,27 @@ class Hub:
     async def _look_again(self, flight: HubFlight, session_id: str) -> None:
         """A kill switch that was thrown since the run was admitted: from here on, throwing it finds the run."""
         try:
-            held = await self.switches.held(session_id)
+            held = await self.switches.find_thrown_switch(session_id)
         except StoreError as error:
             held = str(error)
         if held is not None:
             flight.token.cancel(held)
 
-    def _failed(self, flight: HubFlight, error: BaseException) -> None:
+    def _on_failure(self, flight: HubFlight, error: BaseException) -> None:
         if flight.started.done():
-            _log.error("run %s was lost: %s", flight.feed and flight.feed.run_id, told(error))
+            _log.error("run %s was lost: %s", flight.feed and flight.feed.run_id, describe_error(error))
             return
-        if isinstance(error, Refused):
+        if isinstance(error, HttpError):
             refusal = error
         elif isinstance(error, ConfigurationError | StoreError):
             refusal = refusal_of(error)
         else:
             _log.exception("a run could not be started", exc_info=error)
-            refusal = Refused(503, "not_started", f"the run could not be started: {told(error)}")
+            refusal = HttpError(503, "not_started", f"the run could not be started: {describe_error(error)}")
         flight.started.set_exception(refusal)
         flight.started.exception()  # the caller may be gone
 
-    def _landed(self, flight: HubFlight) -> None:
+    def _on_landed(self, flight: HubFlight) -> None:
         feed = flight.feed
         if feed is None:
             return
@@ -421,7 +421,7 @@ class Hub:
             while len(self._results) > KEPT:
                 self._results.popitem(last=False)
         self.log.release(feed.run_id)
-        self.changed(feed.run_id)
+        self.announce_change(feed.run_id)
         feed.wake()
 
     # --- children ---------------------------------------------------------------------------------------------
@@ -467,8 +467,8 @@ class Hub:
                     await feed.record(events)
                     self.recorded += len(events)
                 except Exception as error:
-                    _log.error("events of run %s were not kept: %s", feed.run_id, told(error))
-                self.changed(feed.run_id)
+                    _log.error("events of run %s were not kept: %s", feed.run_id, describe_error(error))
+                self.announce_change(feed.run_id)
                 if not feed.live:
                     feed.settle()
                     self.log.release(feed.run_id)
@@ -488,7 +488,7 @@ class Hub:
         self._keep(feed)
         self._latest[feed.head.session_id] = feed.run_id
 
-    def changed(self, run_id: str) -> None:
+    def announce_change(self, run_id: str) -> None:
         """A run's card has changed."""
         self.changes += 1
         self.stamps[run_id] = self.changes
@@ -530,12 +530,12 @@ class Hub:
         known = self.feeds.get(run_id)  # another request was quicker
         if known is None:
             self._keep(feed)
-            self.changed(run_id)
+            self.announce_change(run_id)
         return known or feed
 
     # --- readers ----------------------------------------------------------------------------------------------
 
-    def reader_left(self, feed: RunFeed) -> None:
+    def on_reader_left(self, feed: RunFeed) -> None:
         """The last reader of a run that no store keeps has gone: it lands, unless one comes back in time."""
         if self.lands_alone and feed.live and not feed.readers and feed.run_id in self.flights:
             self.look_after(self._land_unless_read(feed))
@@ -547,23 +547,23 @@ class Hub:
             flight.token.wind_down("its reader has gone and there is no store to keep it (on_disconnect=land)")
 
 
-def _prepared(name: str, agent: Agent[Any], store: Any, watch: Sequence[Plugin]) -> Agent[Any]:
+def _prepare_agent(name: str, agent: Agent[Any], store: Any, watch: Sequence[Plugin]) -> Agent[Any]:
     """The agent as the hub runs it: watched, with the server's store, and under its name on the server."""
     return agent.replace(plugins=(*agent.config.plugins, *watch), store=store, agent_name=name)
 
 
-def _checked(check: Callable[[Any], Any], value: Any) -> Any:
+def _check_value(check: Callable[[Any], Any], value: Any) -> Any:
     try:
         return check(value)
     except ConfigurationError as error:
-        raise Refused(400, "refused", str(error)) from None
+        raise HttpError(400, "refused", str(error)) from None
 
 
-def changed_limits(limits: Limits, changes: Mapping[str, Any]) -> Limits:
-    """These limits with some of them changed; raises `Refused` naming the one that is wrong."""
+def change_limits(limits: Limits, changes: Mapping[str, Any]) -> Limits:
+    """These limits with some of them changed; raises `HttpError` naming the one that is wrong."""
     for name in changes:
         if name not in Limits.__struct_fields__:
-            raise Refused(400, "bad_limit", str(Limits.no_such_setting(name)))
+            raise HttpError(400, "bad_limit", str(Limits.no_such_setting(name)))
     try:
         fixed = {
             name: str(value) if name == "max_cost" and isinstance(value, float) else value
@@ -571,15 +571,17 @@ def changed_limits(limits: Limits, changes: Mapping[str, Any]) -> Limits:
         }
         return replace(limits, **fixed)
     except (ConfigurationError, TypeError, ValueError) as error:
-        raise Refused(400, "bad_limit", str(error)) from None
+        raise HttpError(400, "bad_limit", str(error)) from None
 
 
 def check_lowered(now: Limits, then: Limits) -> None:
-    """Raise `Refused` unless every limit allows as much as it does now, or less."""
-    for name, setting in declared(Limits).items():
+    """Raise `HttpError` unless every limit allows as much as it does now, or less."""
+    for name, setting in settings_of(Limits).items():
         most, asked = getattr(now, name), getattr(then, name)
         if asked != most and not setting.narrows(asked, most):
-            raise Refused(403, "limit_raised", f"{name} is {most} for this agent: this key cannot change it to {asked}")
+            raise HttpError(
+                403, "limit_raised", f"{name} is {most} for this agent: this key cannot change it to {asked}"
+            )
 
 
 def model_names(agent: Agent[Any]) -> tuple[str, ...]:
@@ -588,13 +590,13 @@ def model_names(agent: Agent[Any]) -> tuple[str, ...]:
     return tuple(one if isinstance(one, str) else str(getattr(one, "name", type(one).__name__)) for one in every)
 
 
-def refusal_of(error: Exception) -> Refused:
+def refusal_of(error: Exception) -> HttpError:
     """The answer to what the runtime refuses."""
     kind = getattr(error, "kind", "")
     if kind == "missing":
-        return Refused(404, "unknown_run", f"{error}")
+        return HttpError(404, "unknown_run", f"{error}")
     if kind in ("busy", "fenced", "conflict"):
-        return Refused(409, kind, f"{error}")
+        return HttpError(409, kind, f"{error}")
     if isinstance(error, StoreError) and kind in ("unavailable", "locked", "full", "read_only"):
-        return Refused(503, f"store_{kind}", f"{error}", RETRY_AFTER)
-    return Refused(409 if isinstance(error, StoreError) else 400, kind or "refused", f"{error}")
+        return HttpError(503, f"store_{kind}", f"{error}", RETRY_AFTER)
+    return HttpError(409 if isinstance(error, StoreError) else 400, kind or "refused", f"{error}")

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from glidepath.errors import StoreError
 from glidepath.serve.locks import OPERATOR, Visitor
-from glidepath.serve.refusals import Refused
-from glidepath.serve.run_actions import control_of, elapsed_ms, found_flight, said
+from glidepath.serve.refusals import HttpError
+from glidepath.serve.run_actions import add_author, control_of, describe_flight, elapsed_ms
 from glidepath.serve.shapes import DoneAnswer, KillBody, ReasonBody
 from glidepath.sessions.inbox import note_control
 
@@ -44,36 +44,36 @@ class KillActions:
 
     async def _one_run(self, body: KillBody, who: Visitor, began: float) -> DoneAnswer:
         if not body.id:
-            raise Refused(400, "no_id", "name the run to stop: pass its id")
+            raise HttpError(400, "no_id", "name the run to stop: pass its id")
         if body.active:
             return await self.actions.stop(body.id, ReasonBody(reason=body.reason), who)
         found = await self.reader.find(body.id, who)
         if self.hub.foreign is not None:
             await self.hub.foreign.release(found.session_id)
         if self.hub.store is not None:
-            await self.actions.stored(self.hub.store.flag(found.session_id, None))
-        return self.actions.done(found, began, "the stop is withdrawn: the run can be resumed")
+            await self.actions.ask_store(self.hub.store.flag(found.session_id, None))
+        return self.actions.make_done_answer(found, began, "the stop is withdrawn: the run can be resumed")
 
     async def _tenant(self, name: str | None) -> str:
-        """The tenant of this name; raises `Refused`."""
+        """The tenant of this name; raises `HttpError`."""
         ledger = await self.switches.ledger()
         if not name or ledger is None:
-            raise Refused(409, "no_tenant", "only a fleet has tenants: use its PostgreSQL as the store, and name one")
+            raise HttpError(409, "no_tenant", "only a fleet has tenants: use its PostgreSQL as the store, and name one")
         from glidepath.engines.dbos.kill_switches import tenants
 
         there = await tenants(ledger)
         if name not in there:
             known = ", ".join(there[:20]) or "none"
-            raise Refused(404, "unknown_tenant", f"this fleet has no tenant {name!r:.80}; there are: {known}")
+            raise HttpError(404, "unknown_tenant", f"this fleet has no tenant {name!r:.80}; there are: {known}")
         return name
 
     async def _throw(self, tenant: str | None, reason: str, who: Visitor) -> str:
         """First block new starts, then stop running and queued runs: nothing slips through in between."""
-        why = said(reason, who, "kill switch")
+        why = add_author(reason, who, "kill switch")
         await self.switches.throw(tenant, why, who.name)
         stopped = 0
         for flight in [*self.hub.flights.values()] if tenant is None else []:
-            await self.actions.remark(found_flight(flight), flight, "kill", reason, who)
+            await self.actions.remark(describe_flight(flight), flight, "kill", reason, who)
             flight.token.cancel(why)
             stopped += 1
         if tenant is None and self.hub.foreign is not None:
@@ -83,12 +83,12 @@ class KillActions:
             stopped += 1
         sessions = sorted(await self._elsewhere(tenant))
         if sessions:
-            await self.switches.note_stopped(tenant, sessions)
+            await self.switches.record_stop(tenant, sessions)
         for session in sessions:
-            stopped += await self._flagged(session, why, control_of("kill", reason, who))
+            stopped += await self._flag_session(session, why, control_of("kill", reason, who))
         return f"{stopped} {'run is' if stopped == 1 else 'runs are'} stopped, and {_UNTIL}"
 
-    async def _flagged(self, session: str, why: str, control: dict[str, object]) -> int:
+    async def _flag_session(self, session: str, why: str, control: dict[str, object]) -> int:
         """Ask a run in another process to stop; 0 when its session is gone."""
         try:
             await self.hub.store.flag(session, why)
@@ -102,7 +102,7 @@ class KillActions:
     async def _release(self, tenant: str | None, reason: str, who: Visitor) -> str:
         if not await self.switches.release(tenant, reason, who.name):
             whose = "the fleet" if tenant is None else f"tenant {tenant}"
-            raise Refused(409, "not_thrown", f"the kill switch of {whose} is not thrown: nothing was changed")
+            raise HttpError(409, "not_thrown", f"the kill switch of {whose} is not thrown: nothing was changed")
         if tenant is None and self.hub.foreign is not None:
             await self.hub.foreign.release_all()
         return "runs can start again"
@@ -112,9 +112,9 @@ class KillActions:
         found: set[str] = set()
         ledger = await self.switches.ledger()
         if ledger is not None:
-            from glidepath.engines.dbos.kill_switches import unfinished
+            from glidepath.engines.dbos.kill_switches import list_unfinished_sessions
 
-            found = set(await unfinished(ledger, tenant))
+            found = set(await list_unfinished_sessions(ledger, tenant))
         cursor: str | None = None
         while tenant is None and self.hub.store is not None:
             cards, cursor = await self.reader.cards(OPERATOR, state="running", cursor=cursor, limit=500)
@@ -122,6 +122,6 @@ class KillActions:
             if cursor is None:
                 break
         if tenant is None:  # those of this process are stopped already
-            found -= {found_flight(flight).session_id for flight in self.hub.flights.values()}
+            found -= {describe_flight(flight).session_id for flight in self.hub.flights.values()}
             found -= set() if self.hub.foreign is None else {one.head.session_id for one in self.hub.foreign.roots()}
         return found

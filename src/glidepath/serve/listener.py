@@ -63,7 +63,7 @@ class DeckListener(uvicorn.Server):
             for one in self.servers:
                 one.close()
             await gate.drain()
-        await application.state.hub.ground()
+        await application.state.hub.stop_all()
         await super().shutdown(sockets)
         if self.ended is not None:  # here, because the signal that stops a server ends the process after this
             self.ended()

@@ -18,7 +18,7 @@ from glidepath.events import RunEnded
 from glidepath.outcome import RunResult
 from glidepath.serve.doors import visitor_of
 from glidepath.serve.hub import Hub
-from glidepath.serve.refusals import Refused
+from glidepath.serve.refusals import HttpError
 
 __all__ = ["McpDoor"]
 
@@ -63,7 +63,7 @@ class McpDoor:
     async def handle(self, request: Request) -> Any:
         """Hand a request to the SDK, with the name of its caller: sessions are bound to it."""
         if find_spec("mcp") is None:
-            raise Refused(501, "not_installed", "the server lacks mcp, a part of the extra mcp")
+            raise HttpError(501, "not_installed", "the server lacks mcp, a part of the extra mcp")
         if self._serving is None:  # by the first who comes: the SDK takes its time to load
             self._ending, self._ready = asyncio.Event(), asyncio.get_running_loop().create_future()
             self._serving = asyncio.get_running_loop().create_task(self._manage(self._ready), name="glidepath-mcp")
@@ -107,7 +107,7 @@ class McpDoor:
             raise
         finally:
             feed.readers -= 1
-            self.hub.reader_left(feed)
+            self.hub.on_reader_left(feed)
         if result is None:
-            raise Refused(503, "lost", "the run was lost before it ended; GET /api/runs/{id} shows it")
+            raise HttpError(503, "lost", "the run was lost before it ended; GET /api/runs/{id} shows it")
         return result

@@ -21,11 +21,11 @@ from glidepath.events import AttemptDiscarded, RunEnded, StreamChunk, StreamStar
 from glidepath.messages import Message
 from glidepath.outcome import LoopOutcome, RunResult
 from glidepath.serve.doors import visitor_of
-from glidepath.serve.event_streams import EventStream, gone
+from glidepath.serve.event_streams import EventStream, wait_until_gone
 from glidepath.serve.hub import Hub, model_names
 from glidepath.serve.locks import Visitor
 from glidepath.serve.openai_input import read_messages
-from glidepath.serve.refusals import Refused
+from glidepath.serve.refusals import HttpError
 from glidepath.serve.run_actions import RunActions
 from glidepath.serve.run_feed import RunFeed
 from glidepath.serve.shapes import ReasonBody
@@ -100,10 +100,10 @@ class OpenAIDoor:
 
     async def responses(self, request: Request) -> Any:
         """Start a run and answer with its response, or with its stream."""
-        body = await _parsed(request, ResponsesBody)
+        body = await _parse_body(request, ResponsesBody)
         _no_tools(body.tools)
         if body.background:
-            raise Refused(400, "background", "background is not offered: use POST /api/runs, or stream")
+            raise HttpError(400, "background", "background is not offered: use POST /api/runs, or stream")
         instructions, messages = read_messages(body.input)
         instructions = "\n\n".join(part for part in (body.instructions or "", instructions) if part)
         session, earlier = await self._session(body, visitor_of(request))
@@ -114,8 +114,8 @@ class OpenAIDoor:
         )
         told = _Response(body, feed)
         if body.stream:
-            return self._streamed(feed, told.events(feed))
-        return _json(told.response(await self._ended(feed, request)))
+            return self._make_event_stream(feed, told.events(feed))
+        return _json(told.response(await self._wait_for_end(feed, request)))
 
     async def _session(self, body: ResponsesBody, who: Visitor) -> tuple[str | None, Sequence[Message]]:
         """The session to continue, and, without a store, what was said in it."""
@@ -123,9 +123,9 @@ class OpenAIDoor:
         if isinstance(given, Mapping):
             given = given.get("id")
         if given is not None and body.previous_response_id is not None:
-            raise Refused(400, "two_sessions", "give conversation or previous_response_id, not both")
+            raise HttpError(400, "two_sessions", "give conversation or previous_response_id, not both")
         if given is not None and not isinstance(given, str):
-            raise Refused(400, "bad_conversation", "conversation must be an id, or an object with an id")
+            raise HttpError(400, "bad_conversation", "conversation must be an id, or an object with an id")
         run_id = None
         if given is not None:
             run_id = self.hub.latest(given)
@@ -143,7 +143,7 @@ class OpenAIDoor:
         found = await self.reader.find(request.path_params["id"].removeprefix(RESPONSE), visitor_of(request))
         body = ResponsesBody(model="" if found.feed is None else found.feed.head.agent, input="")
         if found.feed is None:
-            raise Refused(404, "unknown_response", "the events of this run were not kept; see /api/runs/{id}")
+            raise HttpError(404, "unknown_response", "the events of this run were not kept; see /api/runs/{id}")
         told = _Response(body, found.feed)
         result = await _last_result(found.feed)
         return _json(told.in_progress() if result is None or found.feed.live else told.response(result))
@@ -153,19 +153,19 @@ class OpenAIDoor:
         who = visitor_of(request)
         found = await self.reader.find(request.path_params["id"].removeprefix(RESPONSE), who)
         if self.hub.flights.get(found.run_id) is None or found.feed is None:
-            raise Refused(409, "not_in_flight", "this server is not producing that response: nothing was cancelled")
+            raise HttpError(409, "not_in_flight", "this server is not producing that response: nothing was cancelled")
         await self.actions.stop(found.run_id, ReasonBody(reason="cancelled by an OpenAI client"), who)
         told = _Response(ResponsesBody(model=found.feed.head.agent, input=""), found.feed)
-        return _json(told.response(await self._ended(found.feed, request)))
+        return _json(told.response(await self._wait_for_end(found.feed, request)))
 
     # --- chat completions -------------------------------------------------------------------------------------
 
     async def chat(self, request: Request) -> Any:
         """Start a run on the messages of the request: its own session each time, as in that API."""
-        body = await _parsed(request, ChatBody)
+        body = await _parse_body(request, ChatBody)
         _no_tools(body.tools)
         if body.n not in (None, 1):
-            raise Refused(400, "bad_n", "n must be 1: an agent gives one answer")
+            raise HttpError(400, "bad_n", "n must be 1: an agent gives one answer")
         instructions, messages = read_messages(list(body.messages))
         feed = await self.hub.start(
             body.model,
@@ -176,8 +176,8 @@ class OpenAIDoor:
         )
         if body.stream:
             wants_usage = bool((body.stream_options or {}).get("include_usage"))
-            return self._streamed(feed, _chat_chunks(body.model, feed, wants_usage=wants_usage))
-        result = await self._ended(feed, request)
+            return self._make_event_stream(feed, _chat_chunks(body.model, feed, wants_usage=wants_usage))
+        result = await self._wait_for_end(feed, request)
         if result.outcome is LoopOutcome.FAILED:
             return _json(_failure(result), 500, {"x-should-retry": "false"})  # a retry would be another whole run
         choice = {
@@ -191,28 +191,28 @@ class OpenAIDoor:
 
     # --- what both do -----------------------------------------------------------------------------------------
 
-    async def _ended(self, feed: RunFeed, request: Request) -> RunResult[Any]:
+    async def _wait_for_end(self, feed: RunFeed, request: Request) -> RunResult[Any]:
         """Wait for the end of a run, as a reader of it, for as long as the client does."""
         feed.readers += 1
         reading = asyncio.ensure_future(_read_to_end(feed))
-        leaving = asyncio.ensure_future(gone(request.receive))
+        leaving = asyncio.ensure_future(wait_until_gone(request.receive))
         try:
             await asyncio.wait({reading, leaving}, return_when=asyncio.FIRST_COMPLETED)
             if not reading.done():
-                raise Refused(408, "gone", "the client has gone; GET /api/runs/{id} shows how the run continues")
+                raise HttpError(408, "gone", "the client has gone; GET /api/runs/{id} shows how the run continues")
             result = reading.result()
         finally:
             for task in (reading, leaving):
                 task.cancel()
             await asyncio.gather(reading, leaving, return_exceptions=True)
             feed.readers -= 1
-            self.hub.reader_left(feed)
+            self.hub.on_reader_left(feed)
         if result is not None:
             return result
-        raise Refused(503, "lost", "the run was lost before it ended; GET /api/runs/{id} shows it")
+        raise HttpError(503, "lost", "the run was lost before it ended; GET /api/runs/{id} shows it")
 
-    def _streamed(self, feed: RunFeed, parts: AsyncIterator[bytes]) -> EventStream:
-        async def counted() -> AsyncIterator[bytes]:
+    def _make_event_stream(self, feed: RunFeed, parts: AsyncIterator[bytes]) -> EventStream:
+        async def count_reader() -> AsyncIterator[bytes]:
             feed.readers += 1
             try:
                 async for part in parts:
@@ -220,7 +220,7 @@ class OpenAIDoor:
             finally:
                 feed.readers -= 1
 
-        return EventStream(counted, lambda: self.hub.reader_left(feed))
+        return EventStream(count_reader, lambda: self.hub.on_reader_left(feed))
 
 
 async def _read_to_end(feed: RunFeed) -> RunResult[Any] | None:
@@ -298,10 +298,10 @@ class _Response:
                 for part in self._delta(written, event.text):
                     yield part
             elif isinstance(event, AttemptDiscarded) and written:
-                for part in self._closed(written, "incomplete"):
+                for part in self._close_text(written, "incomplete"):
                     yield part
             elif isinstance(event, StreamStarted) and written:
-                for part in self._closed(written, "completed"):
+                for part in self._close_text(written, "completed"):
                     yield part
             elif isinstance(event, RunEnded):
                 result = event.result
@@ -312,7 +312,7 @@ class _Response:
         if not written and not self.items:
             for part in self._delta(written, result.text):
                 yield part
-        for part in self._closed(written, "completed"):
+        for part in self._close_text(written, "completed"):
             yield part
         answer = self.response(result)
         kind = {"completed": "completed", "failed": "failed"}.get(answer["status"], "incomplete")
@@ -329,7 +329,7 @@ class _Response:
         parts.append(self._event("response.output_text.delta", **where, delta=text, logprobs=[]))
         return parts
 
-    def _closed(self, written: list[str], status: str) -> list[bytes]:
+    def _close_text(self, written: list[str], status: str) -> list[bytes]:
         if not written:
             return []
         text, where = "".join(written), {"item_id": self._id(), "output_index": len(self.items), "content_index": 0}
@@ -450,16 +450,16 @@ def _json(value: object, status: int = 200, headers: Mapping[str, str] | None = 
     return Response(_wire.encode(value), status, media_type="application/json", headers=dict(headers or {}))
 
 
-async def _parsed(request: Request, kind: type[Any]) -> Any:
+async def _parse_body(request: Request, kind: type[Any]) -> Any:
     try:
         return _wire.decode(await request.body(), kind)
     except (WireError, ValueError, RecursionError) as error:
-        raise Refused(400, "bad_body", f"malformed body for this path: {error}"[:300]) from None
+        raise HttpError(400, "bad_body", f"malformed body for this path: {error}"[:300]) from None
 
 
 def _no_tools(tools: Sequence[Any] | None) -> None:
     if tools:
-        raise Refused(400, "tools", "an agent brings its own tools: leave tools out")
+        raise HttpError(400, "tools", "an agent brings its own tools: leave tools out")
 
 
 def _tags(metadata: Mapping[str, Any] | None) -> list[str] | None:

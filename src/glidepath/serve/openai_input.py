@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from glidepath.messages import ImageBlock, Message, TextBlock, UserMessage, said_before
+from glidepath.messages import ImageBlock, Message, TextBlock, UserMessage, make_earlier_reply
 from glidepath.serve.inline_image import inline_image
-from glidepath.serve.refusals import Refused
+from glidepath.serve.refusals import HttpError
 
 
 def read_messages(given: Any) -> tuple[str, list[Message]]:
-    """The instructions and the messages of a request; raises `Refused`."""
+    """The instructions and the messages of a request; raises `HttpError`."""
     if isinstance(given, str):
         given = [{"role": "user", "content": given}]
     if not isinstance(given, Sequence) or not given:
-        raise Refused(400, "bad_input", "input must be text or a non-empty list of messages")
+        raise HttpError(400, "bad_input", "input must be text or a non-empty list of messages")
     instructions: list[str] = []
     messages: list[Message] = []
     for place, one in enumerate(given):
@@ -23,17 +23,17 @@ def read_messages(given: Any) -> tuple[str, list[Message]]:
         if role in ("system", "developer"):
             instructions.append(_plain(place, one.get("content")))
         elif role == "assistant":
-            messages.append(said_before(_plain(place, one.get("content"))))
+            messages.append(make_earlier_reply(_plain(place, one.get("content"))))
         elif role == "user":
             messages.append(_user(place, one.get("content")))
         else:
-            raise Refused(
+            raise HttpError(
                 400,
                 "bad_input",
                 f"message {place}: role must be system, developer, user or assistant, not {role!r:.40}",
             )
     if not messages or not isinstance(messages[-1], UserMessage):
-        raise Refused(400, "bad_input", "the last message must be the user's")
+        raise HttpError(400, "bad_input", "the last message must be the user's")
     return "\n\n".join(instructions), messages
 
 
@@ -47,20 +47,20 @@ def _plain(place: int, content: Any) -> str:
         texts = [part for part in parts if isinstance(part, str)]
         if len(texts) == len(parts):
             return "".join(texts)
-    raise Refused(400, "bad_input", f"message {place}: content must be text here")
+    raise HttpError(400, "bad_input", f"message {place}: content must be text here")
 
 
 def _user(place: int, content: Any) -> UserMessage:
     if isinstance(content, str):
         if not content.strip() or "\0" in content:
-            raise Refused(400, "bad_input", f"message {place}: content must not be empty or have NUL characters")
+            raise HttpError(400, "bad_input", f"message {place}: content must not be empty or have NUL characters")
         return UserMessage(content)
     if not isinstance(content, Sequence) or not content:
-        raise Refused(400, "bad_input", f"message {place}: content must be a text or a list of parts")
+        raise HttpError(400, "bad_input", f"message {place}: content must be a text or a list of parts")
     parts = tuple(_part(place, one) for one in content)
     message = UserMessage(parts)
     if "\0" in message.text or not (message.text.strip() or any(type(part) is ImageBlock for part in parts)):
-        raise Refused(400, "bad_input", f"message {place}: content must not be empty or have NUL characters")
+        raise HttpError(400, "bad_input", f"message {place}: content must not be empty or have NUL characters")
     return message
 
 
@@ -73,16 +73,16 @@ def _part(place: int, part: Any) -> TextBlock | ImageBlock:
         address = address.get("url") if isinstance(address, Mapping) else address
         if isinstance(address, str):
             return _image(place, address)
-    raise Refused(400, "bad_input", f"message {place}: a part must be text or an image, not {kind!r:.40}")
+    raise HttpError(400, "bad_input", f"message {place}: a part must be text or an image, not {kind!r:.40}")
 
 
 def _image(place: int, address: str) -> ImageBlock:
     if address.startswith(("https://", "http://")):
         return ImageBlock(media_type="image/*", url=address)
     if not address.startswith("data:"):
-        raise Refused(400, "bad_input", f"message {place}: image_url must begin with https:, http: or data:")
+        raise HttpError(400, "bad_input", f"message {place}: image_url must begin with https:, http: or data:")
     head, _, data = address.removeprefix("data:").partition(",")
     try:
         return inline_image(head.partition(";")[0], data)
     except ValueError as error:
-        raise Refused(400, "bad_input", f"message {place}: {error}") from None
+        raise HttpError(400, "bad_input", f"message {place}: {error}") from None

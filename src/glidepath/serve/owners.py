@@ -9,20 +9,20 @@ from typing import TYPE_CHECKING
 from glidepath._wire import replace
 from glidepath.errors import StoreError
 from glidepath.serve.locks import RESERVED, Visitor
-from glidepath.serve.refusals import Refused
-from glidepath.sessions.cards import checked_tags
+from glidepath.serve.refusals import HttpError
+from glidepath.sessions.cards import normalize_tags
 from glidepath.sessions.finding import annotate, find_sessions
 from glidepath.spi.session_catalog import SessionQuery
 
 if TYPE_CHECKING:
     from glidepath.spi.sessions import SessionStore
 
-__all__ = ["Owners", "check_tags", "key_named"]
+__all__ = ["Owners", "check_tags", "key_name_in"]
 
 _KEPT = 10_000  # sessions whose owner is remembered
 
 
-def key_named(tags: Sequence[str]) -> str | None:
+def key_name_in(tags: Sequence[str]) -> str | None:
     """The name of the key that started a session, by its tags."""
     return next((tag.removeprefix("key:") for tag in tags if tag.startswith("key:")), None)
 
@@ -49,19 +49,19 @@ class Owners:
         known = self._known.get(session_id)
         if known is not None:
             return known
-        found = frozenset(tag for tag in await self._stored(session_id) if tag.startswith(RESERVED))
+        found = frozenset(tag for tag in await self._read_tags(session_id) if tag.startswith(RESERVED))
         if found:
             self._remember(session_id, found)
         return found
 
     async def check_session(self, who: Visitor, session_id: str, *, known: bool) -> None:
-        """Raise `Refused` for a session that a visitor may not continue; `known` says that there is one."""
+        """Raise `HttpError` for a session that a visitor may not continue; `known` says that there is one."""
         if who.scope is None:
             return
         if "/" in session_id:  # that is how the sessions of children are named: it would belong to somebody else
-            raise Refused(400, "bad_session", f"session {session_id!r:.80} has a '/' in it: choose another name")
+            raise HttpError(400, "bad_session", f"session {session_id!r:.80} has a '/' in it: choose another name")
         if known and not await self.reaches(who, session_id):
-            raise Refused(409, "session_taken", f"session {session_id!r:.80} is not yours: choose another name")
+            raise HttpError(409, "session_taken", f"session {session_id!r:.80} is not yours: choose another name")
 
     async def mark(self, who: Visitor, session_id: str, tags: Sequence[str] | None) -> None:
         """Say whose a new session is, and keep the tags that its caller gave. Marks stay when tags are written."""
@@ -72,7 +72,7 @@ class Owners:
         if tags is None and marks == before:
             return
         self._remember(session_id, marks)
-        every = checked_tags([*(await self._stored(session_id) if tags is None else tags), *marks])
+        every = normalize_tags([*(await self._read_tags(session_id) if tags is None else tags), *marks])
         if self._store is None:
             self.tags[session_id] = every
         else:
@@ -83,7 +83,7 @@ class Owners:
         marks = await self.marks(origin)
         if marks and self._store is not None:
             self._remember(session_id, marks)
-            await annotate(self._store, session_id, tags=checked_tags([*await self._stored(session_id), *marks]))
+            await annotate(self._store, session_id, tags=normalize_tags([*await self._read_tags(session_id), *marks]))
 
     def _remember(self, session_id: str, marks: frozenset[str]) -> None:
         self._known[session_id] = marks
@@ -91,7 +91,7 @@ class Owners:
         if len(self._known) > _KEPT:
             self._known.popitem(last=False)
 
-    async def _stored(self, session_id: str) -> Sequence[str]:
+    async def _read_tags(self, session_id: str) -> Sequence[str]:
         if self._store is None:
             return self.tags.get(session_id, ())
         query = SessionQuery(prefix=session_id, roots=False, limit=100)
@@ -111,7 +111,7 @@ class Owners:
 
 
 def check_tags(who: Visitor, tags: Sequence[str]) -> None:
-    """Raise `Refused` for tags that would say whose a session is."""
+    """Raise `HttpError` for tags that would say whose a session is."""
     odd = next((tag for tag in tags if tag.startswith(RESERVED)), None)
     if odd is not None and (who.scope is not None or who.key is not None):
-        raise Refused(400, "reserved_tag", f"tag {odd!r:.80} says whose a session is: only the server sets it")
+        raise HttpError(400, "reserved_tag", f"tag {odd!r:.80} says whose a session is: only the server sets it")

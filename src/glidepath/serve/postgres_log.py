@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, TypeVar
 
 from glidepath.serve.event_log import LogHead
-from glidepath.sessions.postgres_pool import ConnectionPool, explained, ridden_out
+from glidepath.sessions.postgres_pool import ConnectionPool, retry_through_restart, translate_errors
 
 T = TypeVar("T")
 _ADVISORY = 0x676C6976
@@ -59,11 +59,11 @@ class PostgresLog:
         async def once() -> T:
             if self._pool is None or self._pool.loop is not asyncio.get_running_loop():
                 self._pool = ConnectionPool(self._dsn, size=self._size, timeout=self._timeout, prepare=self._prepare)
-            with explained("the event log", self._timeout):
+            with translate_errors("the event log", self._timeout):
                 async with self._pool.connection() as connection:
                     return await work(connection)
 
-        return await ridden_out(once, known=lambda: self._ready)
+        return await retry_through_restart(once, known=lambda: self._ready)
 
     def append(self, head: LogHead, lines: Sequence[bytes]) -> Awaitable[None]:
         """Write them."""

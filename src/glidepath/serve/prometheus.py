@@ -25,12 +25,12 @@ def _labels(attributes: Mapping[str, Any] | None) -> Labels:
     return tuple(sorted((_name(key), str(value)) for key, value in (attributes or {}).items()))
 
 
-def _shown(labels: Labels, *more: tuple[str, str]) -> str:
-    pairs = [f'{key}="{_escaped(value)}"' for key, value in (*labels, *more)]
+def _format_labels(labels: Labels, *more: tuple[str, str]) -> str:
+    pairs = [f'{key}="{_escape(value)}"' for key, value in (*labels, *more)]
     return f"{{{','.join(pairs)}}}" if pairs else ""
 
 
-def _escaped(value: str) -> str:
+def _escape(value: str) -> str:
     return value.replace("\\", "\\\\").replace("\n", "\\n").replace('"', '\\"')
 
 
@@ -60,7 +60,7 @@ class PrometheusCounter:
         with self._lock:
             found = list(self.values.items())
         for labels, value in found:
-            yield f"{self.name}{_shown(labels)} {_number(value)}"
+            yield f"{self.name}{_format_labels(labels)} {_number(value)}"
 
 
 class PrometheusHistogram:
@@ -91,10 +91,10 @@ class PrometheusHistogram:
             seen = 0
             for bound, count in zip(self.buckets, counts, strict=False):
                 seen += count
-                yield f"{self.name}_bucket{_shown(labels, ('le', _number(bound)))} {seen}"
-            yield f"{self.name}_bucket{_shown(labels, ('le', '+Inf'))} {sum(counts)}"
-            yield f"{self.name}_sum{_shown(labels)} {_number(total)}"
-            yield f"{self.name}_count{_shown(labels)} {sum(counts)}"
+                yield f"{self.name}_bucket{_format_labels(labels, ('le', _number(bound)))} {seen}"
+            yield f"{self.name}_bucket{_format_labels(labels, ('le', '+Inf'))} {sum(counts)}"
+            yield f"{self.name}_sum{_format_labels(labels)} {_number(total)}"
+            yield f"{self.name}_count{_format_labels(labels)} {sum(counts)}"
 
 
 class PrometheusGauge:
@@ -111,7 +111,7 @@ class PrometheusGauge:
         yield f"# TYPE {self.name} gauge"
         for ask in self._asked:
             for one in ask(None):
-                yield f"{self.name}{_shown(_labels(one.attributes))} {_number(one.value)}"
+                yield f"{self.name}{_format_labels(_labels(one.attributes))} {_number(one.value)}"
 
 
 class PrometheusMeters:
@@ -171,7 +171,7 @@ def metrics_plugin(meters: PrometheusMeters) -> Any:
 
         async def settle(self) -> None:
             """Wait a moment until everything is counted that has ended."""
-            await self._background.drained()
+            await self._background.drain()
 
     class KeptMeters(MeterProvider):
         """Gives out one meter, which keeps everything to be read."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from glidepath.errors import GlidepathError
 
 
-class Refused(GlidepathError):  # noqa: N818 - what happened to the request
+class HttpError(GlidepathError):
     """A request that is answered with an error; nothing was changed."""
 
     def __init__(self, status: int, code: str, message: str, retry_after: int | None = None) -> None:

@@ -29,18 +29,18 @@ from glidepath.serve.run_feed import RunFeed, event_line
 from glidepath.sessions.archive import StoredJournal
 from glidepath.sessions.chain import JournalRecord
 from glidepath.sessions.fold import Began, Child, Intent
-from glidepath.sessions.lenient import decoded, message_of
+from glidepath.sessions.lenient import decode_leniently, message_of
 
 _LIMITS = {"max_iterations": "turns", "max_tokens": "tokens", "timeout": "seconds", "max_tool_calls": "tool_calls"}
 Reread = Callable[[], Awaitable[StoredJournal | None]]
 
 
-def retold_events(journal: StoredJournal) -> Iterator[Event]:
+def events_from_journal(journal: StoredJournal) -> Iterator[Event]:
     """The events of the journal's last run, as far as it tells them."""
     records = list(journal.records())
     first = 0
     for place, record in enumerate(records):
-        if record.kind == "began" and not decoded(bytes(record.payload), Began).resumed:
+        if record.kind == "began" and not decode_leniently(bytes(record.payload), Began).resumed:
             first = place
     teller = _Teller(journal)
     for record in records[first:]:
@@ -60,7 +60,7 @@ class _Teller:
         self._results: dict[str, ToolResultMessage] = {}
         self._began = 0.0
 
-    def _made(self, kind: Any, record: JournalRecord, *fields: Any, **named: Any) -> Any:
+    def _make_event(self, kind: Any, record: JournalRecord, *fields: Any, **named: Any) -> Any:
         self._number += 1
         return kind(self._run_id, None, self._number, record.time, *fields, **named)
 
@@ -68,10 +68,10 @@ class _Teller:
         """What a record says."""
         data = bytes(record.payload)
         if record.kind == "began":
-            began = decoded(data, Began)
+            began = decode_leniently(data, Began)
             self._run_id = began.run_id
             session_id = self._journal.folded.session.id
-            yield self._made(
+            yield self._make_event(
                 RunStarted, record, session_id, began.agent, began.model, resumed=began.resumed, limits=self._limits()
             )
         elif record.kind == "message":
@@ -83,35 +83,37 @@ class _Teller:
             for call_id in _wire.decode(data, list[str]):
                 yield from self._message(self._results.pop(call_id), record)
         elif record.kind == "intent":
-            intent = decoded(data, Intent)
+            intent = decode_leniently(data, Intent)
             call = self._calls.get(intent.call_id)
             arguments = intent.arguments if intent.arguments is not None else (call.arguments if call else {})
             name = intent.tool or (call.name if call else "")
-            yield self._made(ToolStarted, record, intent.call_id, name, arguments)
+            yield self._make_event(ToolStarted, record, intent.call_id, name, arguments)
         elif record.kind == "child":
-            child = decoded(data, Child)
-            yield self._made(ChildStarted, record, child.session_id, child.agent, 1)
+            child = decode_leniently(data, Child)
+            yield self._make_event(ChildStarted, record, child.session_id, child.agent, 1)
         elif record.kind == "ended":
-            yield from self._ended(record)
+            yield from self._make_end_events(record)
 
     def _message(self, message: Any, record: JournalRecord) -> Iterator[Event]:
         if type(message) is AssistantMessage:
             self._turn += 1
             self._calls |= {call.id: call for call in message.tool_calls}
-            yield self._made(TurnStarted, record, self._turn)
+            yield self._make_event(TurnStarted, record, self._turn)
             if message.usage is not None:
-                yield self._made(BudgetSettled, record, message.usage, None)
-        yield self._made(MessageAdded, record, message)
+                yield self._make_event(BudgetSettled, record, message.usage, None)
+        yield self._make_event(MessageAdded, record, message)
         if type(message) is ToolResultMessage:
-            yield self._made(ToolEnded, record, message.call_id, message.tool_name, message)
+            yield self._make_event(ToolEnded, record, message.call_id, message.tool_name, message)
 
-    def _ended(self, record: JournalRecord) -> Iterator[Event]:
+    def _make_end_events(self, record: JournalRecord) -> Iterator[Event]:
         from glidepath.outcome import RunResult
 
-        result = decoded(bytes(record.payload), RunResult)
+        result = decode_leniently(bytes(record.payload), RunResult)
         for one in result.pending:
-            yield self._made(ApprovalRequested, record, one.call.id, one.call.name, one.call.arguments, one.reason)
-        yield self._made(RunEnded, record, result)
+            yield self._make_event(
+                ApprovalRequested, record, one.call.id, one.call.name, one.call.arguments, one.reason
+            )
+        yield self._make_event(RunEnded, record, result)
 
     def _limits(self) -> dict[str, float] | None:
         config = self._journal.folded.config
@@ -139,10 +141,10 @@ class RetoldLog:
         self._head = -1
         self._lines: list[bytes] = []
 
-    async def _told(self) -> list[bytes]:
+    async def _read_lines(self) -> list[bytes]:
         journal = await self._reread()
         if journal is not None and journal.entry.head != self._head:
-            self._lines = [event_line(event) for event in retold_events(journal)]
+            self._lines = [event_line(event) for event in events_from_journal(journal)]
             self._head = journal.entry.head
         return self._lines
 
@@ -155,11 +157,11 @@ class RetoldLog:
 
     async def count(self, run_id: str) -> int:  # noqa: ARG002
         """How many events there are by now."""
-        return len(await self._told())
+        return len(await self._read_lines())
 
     async def read(self, run_id: str, after: int, limit: int) -> list[bytes]:  # noqa: ARG002
         """Some of them."""
-        return (await self._told())[after : after + limit]
+        return (await self._read_lines())[after : after + limit]
 
     def release(self, run_id: str) -> None:
         """Nothing is held."""
@@ -171,6 +173,6 @@ class RetoldLog:
         """Nothing is open."""
 
 
-async def retold_feed(head: LogHead, reread: Reread) -> RunFeed:
+async def feed_from_journal(head: LogHead, reread: Reread) -> RunFeed:
     """The feed of a run that only has a journal."""
     return await RunFeed(head, RetoldLog(reread)).recall()

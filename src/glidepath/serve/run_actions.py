@@ -18,9 +18,9 @@ from glidepath.messages import UserMessage
 from glidepath.outcome import RunResult, Snapshot
 from glidepath.run import Decision, answer, approve, deny
 from glidepath.serve.gate_door import ForeignFlights, refuse_foreign_action
-from glidepath.serve.hub import Hub, HubFlight, changed_limits, refusal_of
+from glidepath.serve.hub import Hub, HubFlight, change_limits, refusal_of
 from glidepath.serve.locks import Visitor
-from glidepath.serve.refusals import Refused
+from glidepath.serve.refusals import HttpError
 from glidepath.serve.run_feed import RunFeed
 from glidepath.serve.shapes import (
     MAX_REASON,
@@ -35,9 +35,9 @@ from glidepath.serve.shapes import (
 )
 from glidepath.serve.store_reader import FoundRun, StoreReader
 from glidepath.sessions.forking import fork
-from glidepath.sessions.inbox import decide, note_control, posted_decisions, send
+from glidepath.sessions.inbox import decide, note_control, read_decisions, send
 
-__all__ = ["RunActions", "check_reason", "control_of", "elapsed_ms", "found_flight", "said"]
+__all__ = ["RunActions", "add_author", "check_reason", "control_of", "describe_flight", "elapsed_ms"]
 
 PATIENCE = 2.0  # seconds that an answer waits for the run's reaction
 _MAX_TEXT = 100_000
@@ -59,45 +59,53 @@ class RunActions:
         """Ask the run to deliver what it has."""
         began, found = time.perf_counter(), await self.reader.find(name, who)
         card = self._flying(found, "landed")
-        reason = said(body.reason, who, "asked to land")
+        reason = add_author(body.reason, who, "asked to land")
         foreign = self._foreign(found)
         if foreign is not None:
             told = await foreign.land(found.run_id, control_of("land", body.reason, who), reason)
-            return self.done(found, began, told)
+            return self.make_done_answer(found, began, told)
         flight = self.hub.flights.get(found.run_id)
         if flight is None:
             self._reachable(found, card, "land")
             await self.remark(found, None, "land", reason, who, obey=True)
-            return self.done(found, began, "asked to land; it runs in another process, which notices within a second")
+            return self.make_done_answer(
+                found, began, "asked to land; it runs in another process, which notices within a second"
+            )
         await self.remark(found, flight, "land", body.reason, who)
         flight.token.wind_down(reason)
-        feed = _fed(flight)
+        feed = _require_feed(flight)
         await _until(feed, lambda: feed.finished or feed.card.phase in ("notice", "landing"))
         took = elapsed_ms(began)
-        return self.done(found, began, f"landed in {took:.0f} ms" if feed.finished else _LANDING[feed.card.phase])
+        return self.make_done_answer(
+            found, began, f"landed in {took:.0f} ms" if feed.finished else _LANDING[feed.card.phase]
+        )
 
     async def stop(self, name: str, body: ReasonBody, who: Visitor) -> DoneAnswer:
         """Stop the run without another model call."""
         began, found = time.perf_counter(), await self.reader.find(name, who)
         card = self._flying(found, "stopped")
-        reason = said(body.reason, who, "stopped")
+        reason = add_author(body.reason, who, "stopped")
         foreign = self._foreign(found)
         if foreign is not None:
             told = await foreign.stop(found.run_id, control_of("stop", body.reason, who), reason)
             feed = self.hub.feeds[found.run_id]
             await _until(feed, lambda: feed.finished)
-            return self.done(found, began, told)
+            return self.make_done_answer(found, began, told)
         flight = self.hub.flights.get(found.run_id)
         if flight is None:
             self._reachable(found, card, "stop")
         await self.remark(found, flight, "stop", body.reason, who)
         if flight is None:
-            await self.stored(self.store.flag(found.session_id, reason))
-            return self.done(found, began, "asked to stop; it runs in another process, which notices within a second")
+            await self.ask_store(self.store.flag(found.session_id, reason))
+            return self.make_done_answer(
+                found, began, "asked to stop; it runs in another process, which notices within a second"
+            )
         flight.token.cancel(reason)
-        feed = _fed(flight)
+        feed = _require_feed(flight)
         await _until(feed, lambda: feed.finished)
-        return self.done(found, began, f"stopped in {elapsed_ms(began):.0f} ms" if feed.finished else "stopping")
+        return self.make_done_answer(
+            found, began, f"stopped in {elapsed_ms(began):.0f} ms" if feed.finished else "stopping"
+        )
 
     def _foreign(self, found: FoundRun) -> ForeignFlights | None:
         """Where to act on the run of another program whose gate is in this process; None for any other run."""
@@ -107,12 +115,12 @@ class RunActions:
     def _flying(self, found: FoundRun, done: str) -> RunCard:
         card = self.reader.card(found.feed, found.entry)
         if card.state != "running":
-            raise Refused(409, f"run_{card.state}", f"this run is {card.state}: only a running one can be {done}")
+            raise HttpError(409, f"run_{card.state}", f"this run is {card.state}: only a running one can be {done}")
         return card
 
     def _reachable(self, found: FoundRun, card: RunCard, what: str) -> None:
         if self.store is None or found.entry is None:
-            raise Refused(409, "not_here", f"run {card.run_id} is part of another run: {what} that one")
+            raise HttpError(409, "not_here", f"run {card.run_id} is part of another run: {what} that one")
 
     # --- steer, decide ----------------------------------------------------------------------------------------
 
@@ -123,26 +131,26 @@ class RunActions:
         if card.foreign:
             raise refuse_foreign_action("steered")
         if card.state == "ended":
-            raise Refused(409, "run_ended", "this run has ended: start another one in its session, or fork it")
+            raise HttpError(409, "run_ended", "this run has ended: start another one in its session, or fork it")
         text = _text("message", body.message)
         flight = self.hub.flights.get(found.run_id)
         if self.store is None:
             run: Any = None if flight is None or flight.stream is None else flight.stream.run
             if run is None:
-                raise Refused(409, "not_here", "only a run in flight can be steered without a store")
+                raise HttpError(409, "not_here", "only a run in flight can be steered without a store")
             run.transcript.wait((UserMessage(text),))
         else:
-            await self.stored(send(self.store, found.session_id, text))
+            await self.ask_store(send(self.store, found.session_id, text))
             await self.remark(found, flight, "steer", body.reason, who, message=text[:MAX_REASON])
             await self._deliver(flight, found.session_id)
         when = "after this turn" if card.state == "running" else "when the run continues"
-        return self.done(found, began, f"sent: the model reads it {when}")
+        return self.make_done_answer(found, began, f"sent: the model reads it {when}")
 
     async def _deliver(self, flight: HubFlight | None, session_id: str) -> None:
         """Hand over at once what the run would find in its inbox within a second."""
         journal: Any = None if flight is None or flight.stream is None else getattr(flight.stream.run, "journal", None)
         if flight is not None and journal is not None:
-            notes = await self.stored(self.store.notes(session_id, journal.mailbox.taken))
+            notes = await self.ask_store(self.store.notes(session_id, journal.mailbox.taken))
             journal.mailbox.take(flight.stream.run, notes)  # type: ignore[union-attr]
 
     async def decide(self, name: str, body: DecideBody, who: Visitor) -> DoneAnswer:
@@ -155,42 +163,45 @@ class RunActions:
 
     async def _decide(self, began: float, found: FoundRun, body: DecideBody, who: Visitor) -> DoneAnswer:
         await self._must_be_root(found, who, body.id)
-        card, result = await self._paused(found)
+        card, result = await self._require_paused(found)
         waiting = {one.call.id: one for one in result.pending}
         if body.id not in waiting:
-            raise Refused(404, "unknown_call", f"no call {body.id!r:.80} waits in this run: {_names(waiting)}")
+            raise HttpError(404, "unknown_call", f"no call {body.id!r:.80} waits in this run: {_names(waiting)}")
         known = await self._decisions(found)
         if body.id in known:
-            raise Refused(409, "decided", f"call {body.id!r:.80} was already decided ({known[body.id].kind})")
+            raise HttpError(409, "decided", f"call {body.id!r:.80} was already decided ({known[body.id].kind})")
         made = _decision(body)
         if body.digest and body.digest != waiting[body.id].digest:
-            raise Refused(
+            raise HttpError(
                 409, "other_call", f"call {body.id!r:.80} has other arguments than those that were shown: look again"
             )
         try:
             check_decisions({body.id: made}, Snapshot(run_id=found.run_id, pending=result.pending))
         except ConfigurationError as error:
-            raise Refused(400, "bad_decision", str(error)) from None
+            raise HttpError(400, "bad_decision", str(error)) from None
         known = {**known, body.id: made}
         left = len(waiting) - len(known)
         if left or card.agent not in self.hub.agents:
             await self._note_decision(found, body.id, made)
             await self.remark(found, None, "decide", body.reason, who, call_id=body.id, decision=body.decision)
             what = f"noted: {left} more to decide" if left else "noted: it takes effect when the run is resumed"
-            return self.done(found, began, what)
+            return self.make_done_answer(found, began, what)
         await self.hub.admit(card.agent, found.session_id, who)
         await self.remark(found, None, "decide", body.reason, who, call_id=body.id, decision=body.decision)
         await self.hub.resume(card.agent, found.session_id, decisions=known, run_id=found.run_id)
         self._decided.pop(found.run_id, None)
-        return self.done(found, began, f"{_PAST[body.decision]}: the run continues")
+        return self.make_done_answer(found, began, f"{_PAST[body.decision]}: the run continues")
 
     async def _must_be_root(self, found: FoundRun, who: Visitor, call_id: str = "") -> None:
-        """Refuse what would continue a child alone while its parents wait for it; raises `Refused`, naming the root."""
+        """Refuse what would continue a child alone while its parents wait for it.
+
+        Raises `HttpError`, naming the root.
+        """
         root = found
         while (above := _session_above(root)) is not None:
             try:
                 root = await self.reader.find(above, who)
-            except Refused:
+            except HttpError:
                 return  # its parent is gone: nobody waits for it
         card = self.reader.card(root.feed, root.entry)
         if root is found or card.state != "paused":
@@ -201,26 +212,26 @@ class RunActions:
         if mine:
             there = next((one for one in mine if call_id and one.endswith(f"/{call_id}")), None)
             which = f"id {there!r:.300}" if there is not None else f"one of the ids {', '.join(map(repr, mine)):.300}"
-            raise Refused(
+            raise HttpError(
                 409,
                 "decide_at_root",
                 f"run {root.run_id} waits for this run, and a call that waits in it is decided there: "
                 f"POST /api/runs/{root.run_id}/decide with {which}",
             )
 
-    async def undecided(self, name: str, who: Visitor) -> frozenset[str]:
-        """The calls of a paused run that nobody has decided about yet; raises `Refused`."""
+    async def list_undecided(self, name: str, who: Visitor) -> frozenset[str]:
+        """The calls of a paused run that nobody has decided about yet; raises `HttpError`."""
         found = await self.reader.find(name, who)
-        _, result = await self._paused(found)
+        _, result = await self._require_paused(found)
         return frozenset(one.call.id for one in result.pending) - set(await self._decisions(found))
 
-    async def _paused(self, found: FoundRun) -> tuple[RunCard, RunResult[Any]]:
+    async def _require_paused(self, found: FoundRun) -> tuple[RunCard, RunResult[Any]]:
         card = self.reader.card(found.feed, found.entry)
         if card.state != "paused":
-            raise Refused(409, f"run_{card.state}", f"this run is {card.state}: nothing in it needs a decision")
+            raise HttpError(409, f"run_{card.state}", f"this run is {card.state}: nothing in it needs a decision")
         result, _ = await self.reader.result(found, card)
         if result is None:
-            raise Refused(409, "run_lost", "the record of this pause can no longer be read")
+            raise HttpError(409, "run_lost", "the record of this pause can no longer be read")
         return card, result
 
     async def _decisions(self, found: FoundRun) -> dict[str, Decision]:
@@ -228,13 +239,13 @@ class RunActions:
             return self._decided.get(found.run_id, {})
         journal = await self.reader.journal(found.session_id)
         taken = 0 if journal is None else journal.folded.taken
-        return posted_decisions(await self.stored(self.store.notes(found.session_id, taken)))
+        return read_decisions(await self.ask_store(self.store.notes(found.session_id, taken)))
 
     async def _note_decision(self, found: FoundRun, call_id: str, made: Decision) -> None:
         if self.store is None:
             self._decided.setdefault(found.run_id, {})[call_id] = made
         else:
-            await self.stored(decide(self.store, found.session_id, {call_id: made}))
+            await self.ask_store(decide(self.store, found.session_id, {call_id: made}))
 
     # --- resume, limits, fork, settle -------------------------------------------------------------------------
 
@@ -246,16 +257,16 @@ class RunActions:
         await self.hub.admit(card.agent, found.session_id, who)
         await self.remark(found, None, "resume", body.reason, who)
         await self.hub.resume(card.agent, found.session_id, run_id=found.run_id)
-        return self.done(found, began, f"resumed in {elapsed_ms(began):.0f} ms")
+        return self.make_done_answer(found, began, f"resumed in {elapsed_ms(began):.0f} ms")
 
     def _resumable(self, found: FoundRun) -> RunCard:
         card = self.reader.card(found.feed, found.entry)
         if card.foreign:
             raise refuse_foreign_action("resumed")
         if card.state == "running":
-            raise Refused(409, "in_flight", "this run is already running")
+            raise HttpError(409, "in_flight", "this run is already running")
         if not card.resumable:
-            raise Refused(409, "already_done", "this run is done: start another one in its session, or fork it")
+            raise HttpError(409, "already_done", "this run is done: start another one in its session, or fork it")
         return card
 
     async def limits(self, name: str, body: LimitsBody, who: Visitor) -> DoneAnswer:
@@ -266,16 +277,16 @@ class RunActions:
             return self._raise_limits(found, body, who, began)
         agent = self.hub.agents.get(card.agent)
         if agent is None:
-            raise Refused(409, "unknown_agent", f"this server has no agent {card.agent!r:.80} to continue with")
+            raise HttpError(409, "unknown_agent", f"this server has no agent {card.agent!r:.80} to continue with")
         flight = self.hub.flights.get(found.run_id)
         now = agent.config.limits if flight is None else flight.agent.config.limits
-        limits = changed_limits(now, body.limits)
+        limits = change_limits(now, body.limits)
         if not limits.bounded:
-            raise Refused(
+            raise HttpError(
                 400, "bad_limit", "at least one limit must be left: max_iterations, max_tokens, max_cost, ..."
             )
         if not body.resume:
-            raise Refused(
+            raise HttpError(
                 400, "not_resumed", "limits belong to a leg of a run: pass resume: true to continue under them"
             )
         if flight is None:
@@ -284,52 +295,52 @@ class RunActions:
             await self.remark(found, None, "limits", body.reason, who, limits=body.limits)
         else:
             await self.remark(found, flight, "limits", body.reason, who, limits=body.limits)
-            flight.token.cancel(said(body.reason, who, "stopped to continue under other limits"))
-            feed = _fed(flight)
+            flight.token.cancel(add_author(body.reason, who, "stopped to continue under other limits"))
+            feed = _require_feed(flight)
             await _until(feed, lambda: feed.finished)
             if not feed.finished:
-                raise Refused(409, "in_flight", "the run did not stop in time: try again", 1)
+                raise HttpError(409, "in_flight", "the run did not stop in time: try again", 1)
             if feed.card.result is not None and feed.card.result.outcome.value == "done":
-                raise Refused(409, "already_done", "the run was done before its limits could be changed")
+                raise HttpError(409, "already_done", "the run was done before its limits could be changed")
         await self.hub.resume(card.agent, found.session_id, limits=limits, run_id=found.run_id)
         changed = ", ".join(f"{key}={value}" for key, value in body.limits.items())
-        return self.done(found, began, f"continues with {changed}")
+        return self.make_done_answer(found, began, f"continues with {changed}")
 
     def _raise_limits(self, found: FoundRun, body: LimitsBody, who: Visitor, began: float) -> DoneAnswer:
         """The limits of another program's run, while it runs."""
         foreign = self._foreign(found)
         if foreign is None:
-            raise Refused(
+            raise HttpError(
                 409, "not_here", "this run has ended, or its gate is another process: raise limits where its gate is"
             )
         control = control_of("limits", body.reason, who, limits=body.limits)
-        return self.done(found, began, foreign.raise_limits(found.run_id, control, body.limits))
+        return self.make_done_answer(found, began, foreign.raise_limits(found.run_id, control, body.limits))
 
     async def fork(self, name: str, body: ForkBody, who: Visitor) -> DoneAnswer:
         """A new session as this one was after a turn, and a run in it when there is something to ask."""
         began, found = time.perf_counter(), await self.reader.find(name, who)
         if self.store is None or found.entry is None:
-            raise Refused(409, "no_store", "a fork needs the journal: start the server with --store")
+            raise HttpError(409, "no_store", "a fork needs the journal: start the server with --store")
         card = self.reader.card(found.feed, found.entry)
         if body.prompt is not None:
             _text("prompt", body.prompt)
             await self.hub.admit(card.agent, None, who)
         agent = self.hub.agents.get(card.agent)
-        forked = await self.stored(
+        forked = await self.ask_store(
             fork(self.store, found.session_id, at=body.at)
             if agent is None
             else agent.fork(found.session_id, at=body.at)
         )
-        await self.stored(
+        await self.ask_store(
             note_control(self.store, forked.session_id, control_of("fork", body.reason, who, origin=found.session_id))
         )
-        await self.stored(self.hub.owners.inherit(forked.session_id, found.session_id))
+        await self.ask_store(self.hub.owners.inherit(forked.session_id, found.session_id))
         what = f"forked after turn {forked.at}"
         if body.prompt is not None:
             feed = await self.hub.start(card.agent, body.prompt, session=forked.session_id, who=who)
             new = FoundRun(run_id=feed.run_id, session_id=forked.session_id, feed=feed)
-            return self.done(new, began, f"{what}, and a run is in flight there")
-        return self.done(await self.reader.find(forked.session_id, who), began, what)
+            return self.make_done_answer(new, began, f"{what}, and a run is in flight there")
+        return self.make_done_answer(await self.reader.find(forked.session_id, who), began, what)
 
     async def settle(self, name: str, body: SettleBody, who: Visitor) -> DoneAnswer:
         """What a person learned about a call with an unknown outcome; the model is told when the run continues."""
@@ -337,19 +348,19 @@ class RunActions:
         detail = await self.reader.detail(name, who)
         call = next((one for one in detail.unknown_effects if one["call_id"] == body.call_id), None)
         if call is None:
-            raise Refused(404, "unknown_call", f"no call {body.call_id!r:.80} with an unknown outcome is in this run")
+            raise HttpError(404, "unknown_call", f"no call {body.call_id!r:.80} with an unknown outcome is in this run")
         if self.store is None:
-            raise Refused(409, "no_store", "there is no journal to settle it in: start the server with --store")
+            raise HttpError(409, "no_store", "there is no journal to settle it in: start the server with --store")
         took = "took effect" if body.outcome == "done" else "did not take effect"
         text = f"A person has checked the call {call['tool']} ({body.call_id}), whose outcome was unknown: it {took}."
         if body.result is not None:
             text = f"{text} Its result: {_text('result', body.result)}"
-        await self.stored(send(self.store, found.session_id, text))
+        await self.ask_store(send(self.store, found.session_id, text))
         flight = self.hub.flights.get(found.run_id)
         await self.remark(
             found, flight, "settle", body.reason, who, call_id=body.call_id, outcome=body.outcome, result=body.result
         )
-        return self.done(found, began, f"settled as {body.outcome.replace('_', ' ')}")
+        return self.make_done_answer(found, began, f"settled as {body.outcome.replace('_', ' ')}")
 
     # --- what they share --------------------------------------------------------------------------------------
 
@@ -365,16 +376,16 @@ class RunActions:
         if journal is not None and not journal.mailbox.closed:
             journal.mailbox.remark(control)
         else:
-            await self.stored(note_control(self.store, found.session_id, control))
+            await self.ask_store(note_control(self.store, found.session_id, control))
 
-    async def stored(self, doing: Any) -> Any:
-        """What the store answers; raises `Refused` for what it refuses."""
+    async def ask_store(self, doing: Any) -> Any:
+        """What the store answers; raises `HttpError` for what it refuses."""
         try:
             return await doing
         except (ConfigurationError, StoreError) as error:
             raise refusal_of(error) from None
 
-    def done(self, found: FoundRun, began: float, message: str) -> DoneAnswer:
+    def make_done_answer(self, found: FoundRun, began: float, message: str) -> DoneAnswer:
         """The answer to an action: what the run's events say now."""
         feed = self.hub.feeds.get(found.run_id)
         card = self.reader.card(feed or found.feed, None if feed is not None else found.entry)
@@ -398,11 +409,11 @@ _PAST = {"approve": "approved", "deny": "denied", "edit": "approved with other a
 
 
 def check_reason(reason: str) -> None:
-    """Raises `Refused` for a reason that cannot be journaled: before anything is done."""
+    """Raises `HttpError` for a reason that cannot be journaled: before anything is done."""
     if len(reason) > MAX_REASON:
-        raise Refused(400, "long_reason", f"a reason has at most {MAX_REASON} characters, not {len(reason)}")
+        raise HttpError(400, "long_reason", f"a reason has at most {MAX_REASON} characters, not {len(reason)}")
     if "\0" in reason:
-        raise Refused(400, "bad_reason", "reason has a NUL character; remove it")
+        raise HttpError(400, "bad_reason", "reason has a NUL character; remove it")
 
 
 def control_of(action: str, reason: str, who: Visitor, **more: Any) -> dict[str, Any]:
@@ -410,7 +421,7 @@ def control_of(action: str, reason: str, who: Visitor, **more: Any) -> dict[str,
     return {"action": action, "reason": reason, "who": who.name, "time": round(time.time(), 3), **more}
 
 
-def said(reason: str, who: Visitor, default: str) -> str:
+def add_author(reason: str, who: Visitor, default: str) -> str:
     """The reason as a run's result has it, with who gave it."""
     return f"{reason.strip() or default} (by {who.name})"
 
@@ -430,20 +441,20 @@ def _decision(body: DecideBody) -> Decision:
             return approve(digest=body.digest)
         if body.decision == "edit":
             if body.arguments is None:
-                raise Refused(400, "no_arguments", "edit needs the arguments to run with")
+                raise HttpError(400, "no_arguments", "edit needs the arguments to run with")
             return approve(body.arguments, digest=body.digest)
         if body.decision == "deny":
             return deny(body.message or body.reason)
         return answer(body.arguments if body.arguments is not None else _text("message", body.message or ""))
     except ConfigurationError as error:
-        raise Refused(400, "bad_decision", str(error)) from None
+        raise HttpError(400, "bad_decision", str(error)) from None
 
 
 def _text(field: str, text: str) -> str:
     if not text.strip() or "\0" in text:
-        raise Refused(400, f"bad_{field}", f"{field} must be a non-empty str and has no NUL character")
+        raise HttpError(400, f"bad_{field}", f"{field} must be a non-empty str and has no NUL character")
     if len(text) > _MAX_TEXT:
-        raise Refused(413, f"long_{field}", f"{field} has {len(text)} characters; {_MAX_TEXT} is the most")
+        raise HttpError(413, f"long_{field}", f"{field} has {len(text)} characters; {_MAX_TEXT} is the most")
     return text
 
 
@@ -451,14 +462,14 @@ def _names(waiting: Mapping[str, Any]) -> str:
     return f"those waiting are {', '.join(waiting)}" if waiting else "none does"
 
 
-def _fed(flight: HubFlight) -> RunFeed:
+def _require_feed(flight: HubFlight) -> RunFeed:
     assert flight.feed is not None  # noqa: S101 - it is in the hub's list
     return flight.feed
 
 
-def found_flight(flight: HubFlight) -> FoundRun:
+def describe_flight(flight: HubFlight) -> FoundRun:
     """A run in flight here, as the reader would find it."""
-    feed = _fed(flight)
+    feed = _require_feed(flight)
     return FoundRun(run_id=feed.run_id, session_id=feed.head.session_id, feed=feed)
 
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from glidepath import _wire
 from glidepath._wire import replace
-from glidepath.errors import told
+from glidepath.errors import describe_error
 from glidepath.events import Event, RunEnded, codec
 from glidepath.serve.event_log import EventLog, LogHead, kind_of
 from glidepath.serve.flight_card import FlightCard
@@ -40,7 +40,9 @@ def event_line(event: Event) -> bytes:
         return line if b"\xe2\x80" not in line and b"\xc2\x85" not in line else _one_line(line)
     except Exception as error:  # an application's object that is not JSON: the event still counts
         shown = {"event": type(event).__name__, "run_id": event.run_id, "parent_id": event.parent_id}
-        return _wire.encode({**shown, "sequence": event.sequence, "time": event.time, "unreadable": told(error)})
+        return _wire.encode(
+            {**shown, "sequence": event.sequence, "time": event.time, "unreadable": describe_error(error)}
+        )
 
 
 def _one_line(line: bytes) -> bytes:
@@ -51,12 +53,12 @@ def _one_line(line: bytes) -> bytes:
 
 
 @cache
-def _named(kind: type[Event]) -> bytes:
+def _encode_event_name(kind: type[Event]) -> bytes:
     return kind.__name__.encode()
 
 
 def _name(event: Event) -> bytes:
-    return _named(type(event))
+    return _encode_event_name(type(event))
 
 
 def frame(number: int, line: bytes) -> bytes:

@@ -12,28 +12,28 @@ from glidepath import _wire
 from glidepath._wire import Record, asdict, replace
 from glidepath.errors import ConfigurationError, StoreError
 from glidepath.outcome import RunResult
-from glidepath.plurals import how_many
+from glidepath.plurals import pluralize
 from glidepath.serve.event_log import LogHead
 from glidepath.serve.flight_card import origin_of, pending_items, state_of
 from glidepath.serve.hub import Hub, refusal_of
 from glidepath.serve.locks import Visitor
-from glidepath.serve.owners import key_named
-from glidepath.serve.refusals import Refused
-from glidepath.serve.retold import retold_feed
+from glidepath.serve.owners import key_name_in
+from glidepath.serve.refusals import HttpError
+from glidepath.serve.retold import feed_from_journal
 from glidepath.serve.run_feed import RunFeed
 from glidepath.serve.shapes import PendingItem, RunCard, RunDetail
 from glidepath.serve.stored_card import (
-    accounted_fields,
+    account_fields,
     bare_card,
     budget_node,
     entry_state,
-    forked_from,
+    find_fork_origin,
+    limits_in_dollars,
     newer_fields,
-    shown_limits,
-    spent_until,
+    spending_until,
     unknown_effects,
 )
-from glidepath.serve.transcript_page import shown_messages
+from glidepath.serve.transcript_page import page_of_messages
 from glidepath.sessions.archive import StoredJournal, read_journal
 from glidepath.sessions.cards import UNFINISHED, cursor_after
 from glidepath.sessions.chain import read
@@ -63,8 +63,8 @@ class FoundRun(Record, kw_only=True):
     entry: Entry | None = None
 
 
-def _unknown(name: str) -> Refused:
-    return Refused(404, "unknown_run", f"there is no run or session {name!r:.80}; GET /api/runs lists them")
+def _unknown(name: str) -> HttpError:
+    return HttpError(404, "unknown_run", f"there is no run or session {name!r:.80}; GET /api/runs lists them")
 
 
 class StoreReader:
@@ -80,7 +80,7 @@ class StoreReader:
     # --- finding one ------------------------------------------------------------------------------------------
 
     async def find(self, name: str, who: Visitor) -> FoundRun:
-        """The run with this id, or the last one of the session with this id; raises `Refused`.
+        """The run with this id, or the last one of the session with this id; raises `HttpError`.
 
         What a visitor does not reach is not there.
         """
@@ -93,7 +93,7 @@ class StoreReader:
 
     async def _find(self, name: str) -> FoundRun:
         if not name or len(name) > 300 or "\0" in name:  # noqa: PLR2004 - longer than any id
-            raise Refused(404, "unknown_run", "there is no such run: malformed id")
+            raise HttpError(404, "unknown_run", "there is no such run: malformed id")
         feed = await self.hub.feed(name)
         if feed is None and (run_id := self.hub.latest(name)) is not None:
             feed = await self.hub.feed(run_id)
@@ -105,10 +105,10 @@ class StoreReader:
         if entry is None:
             raise _unknown(name)
         run_id = str(entry.summary.get("run_id") or entry.session_id)
-        feed = await self.hub.feed(run_id) or await self._retold(run_id, entry)
+        feed = await self.hub.feed(run_id) or await self._make_journal_feed(run_id, entry)
         return FoundRun(run_id=run_id, session_id=entry.session_id, feed=feed, entry=entry)
 
-    async def _retold(self, run_id: str, entry: Entry) -> RunFeed | None:
+    async def _make_journal_feed(self, run_id: str, entry: Entry) -> RunFeed | None:
         """The feed of a run whose events were not kept, from its journal."""
         if not entry.head:
             return None
@@ -117,7 +117,7 @@ class StoreReader:
             above = entry.session_id.rpartition("/")[0] if entry.summary.get("parent") else None
             agent = str(entry.summary.get("agent") or "")
             head = LogHead(run_id=run_id, session_id=entry.session_id, agent=agent, parent=above)
-            feed = self._told[run_id] = await retold_feed(head, lambda: self.journal(entry.session_id))
+            feed = self._told[run_id] = await feed_from_journal(head, lambda: self.journal(entry.session_id))
             while len(self._told) > _FOLDED:
                 self._told.popitem(last=False)
         elif not feed.finished or entry.head:
@@ -177,7 +177,7 @@ class StoreReader:
         found = self._sessions.get(run_id)
         return None if found is None else await self._entry(found)
 
-    async def _labelled(self, entry: Entry) -> Entry:
+    async def _add_labels(self, entry: Entry) -> Entry:
         """The entry with its title and tags."""
         page = await find_sessions(self.store, SessionQuery(prefix=entry.session_id, roots=False, limit=100))
         return next((one for one in page.sessions if one.session_id == entry.session_id), entry)
@@ -191,8 +191,13 @@ class StoreReader:
             return bare_card(entry, now)  # type: ignore[arg-type] # one of the two is known
         known: dict[str, Any] = {"tags": self.hub.owners.tags.get(feed.head.session_id, ())}
         if entry is not None:
-            known = {"title": entry.title, "tags": entry.tags, "owner": entry.owner, "forked_from": forked_from(entry)}
-            known["who"] = feed.card.who or key_named(entry.tags)
+            known = {
+                "title": entry.title,
+                "tags": entry.tags,
+                "owner": entry.owner,
+                "forked_from": find_fork_origin(entry),
+            }
+            known["who"] = feed.card.who or key_name_in(entry.tags)
         if feed.foreign or (entry is not None and is_foreign(entry)):
             known["foreign"], known["resumable"] = True, False
         if feed.live:
@@ -215,9 +220,9 @@ class StoreReader:
         cursor: str | None = None,
         limit: int = 50,
     ) -> tuple[list[RunCard], str | None]:
-        """A page of cards, the newest first; raises `Refused` for an invalid query."""
+        """A page of cards, the newest first; raises `HttpError` for an invalid query."""
         if state is not None and state not in _STATES:
-            raise Refused(400, "bad_state", f"state must be one of {', '.join(_STATES)}, not {state!r:.80}")
+            raise HttpError(400, "bad_state", f"state must be one of {', '.join(_STATES)}, not {state!r:.80}")
         if self.store is None:
             return self._cards_in_memory(who, state, tag, text, agent, cursor, limit)
         outcome = "paused" if state == "paused" else UNFINISHED if state in ("running", "lost", "queued") else None
@@ -239,7 +244,7 @@ class StoreReader:
                     return found, None
                 query = replace(query, cursor=page.cursor)
         except ConfigurationError as error:
-            raise Refused(400, "bad_query", str(error)) from None
+            raise HttpError(400, "bad_query", str(error)) from None
         except StoreError as error:
             if error.kind == "missing":  # nobody has written into it yet
                 return [], None
@@ -288,7 +293,7 @@ class StoreReader:
         try:
             start = int(cursor or 0)
         except ValueError:
-            raise Refused(400, "bad_cursor", f"cursor {cursor!r:.80} is not from an earlier page") from None
+            raise HttpError(400, "bad_cursor", f"cursor {cursor!r:.80} is not from an earlier page") from None
         page = cards[max(0, start) : max(0, start) + limit]
         return page, str(start + limit) if start + limit < len(cards) else None
 
@@ -315,7 +320,7 @@ class StoreReader:
     async def detail(self, name: str, who: Visitor) -> RunDetail:
         """All about a run."""
         found = await self.find(name, who)
-        entry = found.entry if found.entry is None else await self._labelled(found.entry)
+        entry = found.entry if found.entry is None else await self._add_labels(found.entry)
         card = self.card(found.feed, entry)
         result, folded = await self.result(found, card)
         feed = found.feed
@@ -329,14 +334,14 @@ class StoreReader:
         controls = await self.controls(found)
         settled = {one.get("call_id") for one in controls if one.get("action") == "settle"}
         return RunDetail(
-            **{**fields, **accounted_fields(card, result, folded)},
+            **{**fields, **account_fields(card, result, folded)},
             text=text,
             text_origin=None if result is None else origin_of(result),
             unknown_effects=tuple(one for one in unknown_effects(result, folded) if one["call_id"] not in settled),
             controls=tuple(controls),
             abandoned=() if result is None else tuple(f"{one.tool_name}: {one.reason}" for one in result.abandoned),
             budget=budget_node(card, children),
-            limits={} if feed is None else shown_limits(feed.card.limits),
+            limits={} if feed is None else limits_in_dollars(feed.card.limits),
             notices=() if feed is None else tuple(feed.card.notices),
             guards=() if feed is None else tuple(feed.card.guards),
             verdicts=() if feed is None else tuple(feed.card.verdicts),
@@ -384,7 +389,7 @@ class StoreReader:
             waiting = [one for card in ended for one in card.pending()]
             return [one for one in waiting if await self.hub.owners.reaches(who, one.session_id, child=True)]
         found: list[PendingItem] = []
-        for entry in await self._paused(who):
+        for entry in await self._list_paused(who):
             feed = await self.hub.feed(str(entry.summary.get("run_id") or ""))
             if feed is not None and (feed.live or feed.card.result is not None):
                 found += [] if feed.live else feed.card.pending()
@@ -394,7 +399,7 @@ class StoreReader:
                 found += pending_items(journal.folded.result, str(entry.summary.get("agent") or ""), {})
         return found
 
-    async def _paused(self, who: Visitor) -> list[Entry]:
+    async def _list_paused(self, who: Visitor) -> list[Entry]:
         try:
             return [entry async for entry in each_session(self.store, outcome="paused", tag=who.scope, limit=500)]
         except StoreError as error:
@@ -420,7 +425,7 @@ class StoreReader:
             messages = [] if result is None else list(result.messages)
             if journal is not None:
                 messages = journal.folded.messages
-        shown = shown_messages(messages, after, limit)
+        shown = page_of_messages(messages, after, limit)
         return {"messages": shown, "total": len(messages)}
 
     async def records(self, name: str, who: Visitor, after: int, limit: int) -> dict[str, Any]:
@@ -443,7 +448,7 @@ class StoreReader:
         found = await self.find(name, who)
         journal = await self.journal(found.session_id)
         if journal is None:
-            raise Refused(409, "no_journal", "there is no journal to look back in: start the server with --store")
+            raise HttpError(409, "no_journal", "there is no journal to look back in: start the server with --store")
         kept, replies = 0, 0
         for commit in journal.commits:
             for record in read(commit):
@@ -452,11 +457,11 @@ class StoreReader:
                 break
             kept += 1
         if turn < 0 or replies < turn:
-            raise Refused(404, "unknown_turn", f"the run has {how_many(replies, 'turn')}; there is no turn {turn}")
+            raise HttpError(404, "unknown_turn", f"the run has {pluralize(replies, 'turn')}; there is no turn {turn}")
         then = fold(journal.commits[:kept], found.session_id)
         card = self.card(found.feed, found.entry)
         snapshot = then.snapshot
-        usage, cost = spent_until(snapshot)
+        usage, cost = spending_until(snapshot)
         return {
             **asdict(card),
             "turn": turn,

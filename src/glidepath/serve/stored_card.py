@@ -8,7 +8,7 @@ from typing import Any
 from glidepath.messages import AssistantMessage
 from glidepath.outcome import AgentState, RunResult
 from glidepath.serve.flight_card import state_of
-from glidepath.serve.owners import key_named
+from glidepath.serve.owners import key_name_in
 from glidepath.serve.shapes import BudgetNode, CauseShape, RunCard, UsageShape
 from glidepath.sessions.fold import Folded
 from glidepath.sessions.foreign_mark import is_foreign
@@ -19,7 +19,7 @@ _RESUMABLE = frozenset({"wrapped_up", "cut_off", "failed", "cancelled", "paused"
 _AGENT_STATES = frozenset(state.value for state in AgentState)
 
 
-def spent_until(snapshot: Any) -> tuple[UsageShape, str | None]:
+def spending_until(snapshot: Any) -> tuple[UsageShape, str | None]:
     """What a run had used at a moment."""
     if snapshot is None:
         return UsageShape(), None
@@ -57,7 +57,7 @@ def newer_fields(card: RunCard, entry: Entry) -> dict[str, Any]:
     }
 
 
-def forked_from(entry: Entry) -> dict[str, Any] | None:
+def find_fork_origin(entry: Entry) -> dict[str, Any] | None:
     """Where a session was forked from: the other session, and after which of its turns."""
     forked = entry.summary.get("forked")
     return {"session": forked.get("origin"), "turn": forked.get("at")} if isinstance(forked, Mapping) else None
@@ -92,9 +92,9 @@ def bare_card(entry: Entry, now: float) -> RunCard:
         pending=waiting,
         pending_count=waiting,
         parent=above if isinstance(above, str) else None,
-        forked_from=forked_from(entry),
+        forked_from=find_fork_origin(entry),
         owner=entry.owner,
-        who=key_named(entry.tags),
+        who=key_name_in(entry.tags),
         resumable=not is_foreign(entry) and (state == "lost" or outcome in _RESUMABLE),
         last=_last_line(state, outcome) if not is_foreign(entry) or state != "lost" else "its gate is gone",
         foreign=is_foreign(entry),
@@ -114,7 +114,7 @@ def _last_line(state: str, outcome: str | None) -> str:
     return "" if outcome is None else outcome.replace("_", " ")
 
 
-def accounted_fields(card: RunCard, result: RunResult[Any] | None, folded: Folded | None) -> dict[str, Any]:
+def account_fields(card: RunCard, result: RunResult[Any] | None, folded: Folded | None) -> dict[str, Any]:
     """Figures of a run without events, from its journal."""
     if folded is None or result is None:
         return {}
@@ -157,7 +157,7 @@ def _call_in(messages: Iterable[Any], call_id: str) -> Any:
     return None
 
 
-def shown_limits(limits: Mapping[str, float]) -> dict[str, float]:
+def limits_in_dollars(limits: Mapping[str, float]) -> dict[str, float]:
     """The limits of a run, money in dollars."""
     return {
         ("cost" if name == "picodollars" else name): (value / 1e12 if name == "picodollars" else value)

@@ -61,59 +61,59 @@ class Switchboard:
                 self._ledger = FleetLedger(self._kept.dsn, connections=2)
         return self._ledger
 
-    async def thrown(self) -> list[SwitchShape]:
+    async def list_thrown_switches(self) -> list[SwitchShape]:
         """Every switch that is thrown."""
         ledger = await self.ledger()
         if ledger is None:
-            on, _ = _folded(self._read())
+            on, _ = _fold_lines(self._read())
             return [] if on is None else [SwitchShape(scope="fleet", reason=on.reason, who=on.who, since=on.time)]
-        from glidepath.engines.dbos.kill_switches import thrown
+        from glidepath.engines.dbos.kill_switches import list_thrown_switches
 
         return [
             SwitchShape(scope=one.scope, id=one.name or None, reason=one.reason, who=one.who, since=one.since)
-            for one in await thrown(ledger)
+            for one in await list_thrown_switches(ledger)
         ]
 
-    async def held(self, session: str | None) -> str | None:
+    async def find_thrown_switch(self, session: str | None) -> str | None:
         """Why no run may start in this session, in a sentence; None when one may."""
         ledger = await self.ledger()
         if ledger is None:
-            on, _ = _folded(self._read())
+            on, _ = _fold_lines(self._read())
             return None if on is None else f"the kill switch is thrown: {on.reason}"
-        from glidepath.engines.dbos.kill_switches import held
+        from glidepath.engines.dbos.kill_switches import find_thrown_switch
 
-        return await held(ledger, session)
+        return await find_thrown_switch(ledger, session)
 
     async def throw(self, tenant: str | None, reason: str, who: str) -> None:
         """Throw the switch of a tenant, or of everything."""
-        reason = self._shown(reason)
+        reason = self._redact_reason(reason)
         ledger = await self.ledger(make=True)
         if ledger is not None:
             from glidepath.engines.dbos.kill_switches import throw
 
             await throw(ledger, tenant, reason, who)
-        elif _folded(self._read())[0] is None:
+        elif _fold_lines(self._read())[0] is None:
             self._write(SwitchLine(action="throw", reason=reason, who=who, time=time.time()))
 
-    async def note_stopped(self, tenant: str | None, sessions: Sequence[str]) -> None:
+    async def record_stop(self, tenant: str | None, sessions: Sequence[str]) -> None:
         """Remember which sessions were asked to stop."""
         ledger = await self.ledger()
         if ledger is not None:
-            from glidepath.engines.dbos.kill_switches import note_stopped
+            from glidepath.engines.dbos.kill_switches import record_stop
 
-            await note_stopped(ledger, tenant, sessions)
+            await record_stop(ledger, tenant, sessions)
         else:
             self._write(SwitchLine(action="stop", sessions=tuple(sessions)))
 
     async def release(self, tenant: str | None, reason: str, who: str) -> bool:
         """Release a switch and take back the stops that nobody has obeyed yet; False when it was not thrown."""
-        reason = self._shown(reason)
+        reason = self._redact_reason(reason)
         ledger = await self.ledger()
         if ledger is not None:
             from glidepath.engines.dbos.kill_switches import release
 
             return await release(ledger, tenant, reason, who)
-        on, sessions = _folded(self._read())
+        on, sessions = _fold_lines(self._read())
         if on is None:
             return False
         self._write(SwitchLine(action="release", reason=reason, who=who, time=time.time()))
@@ -122,7 +122,7 @@ class Switchboard:
                 await self.store.flag(session, None)
         return True
 
-    def _shown(self, reason: str) -> str:
+    def _redact_reason(self, reason: str) -> str:
         return reason if self._hide is None else self._hide.text(reason)
 
     async def close(self) -> None:
@@ -139,7 +139,7 @@ class Switchboard:
             found = self._path.stat()
             stamp = (found.st_mtime_ns, found.st_size)
             if stamp != self._stamp:
-                self._lines = _parsed(self._path.read_bytes())
+                self._lines = _parse_lines(self._path.read_bytes())
                 self._stamp = stamp
         except (FileNotFoundError, NotADirectoryError):
             self._lines, self._stamp = [], None
@@ -170,7 +170,7 @@ def _unusable(path: Path, what: str, error: OSError) -> StoreError:
     )
 
 
-def _parsed(data: bytes) -> list[SwitchLine]:
+def _parse_lines(data: bytes) -> list[SwitchLine]:
     """The whole lines; one that a crash of the machine has torn is left out."""
     lines = []
     for line in data.splitlines():
@@ -179,7 +179,7 @@ def _parsed(data: bytes) -> list[SwitchLine]:
     return lines
 
 
-def _folded(lines: Sequence[SwitchLine]) -> tuple[SwitchLine | None, list[str]]:
+def _fold_lines(lines: Sequence[SwitchLine]) -> tuple[SwitchLine | None, list[str]]:
     """The line that threw the switch, None when it is released; and the sessions that were asked to stop."""
     on: SwitchLine | None = None
     sessions: list[str] = []

@@ -15,7 +15,7 @@ from glidepath.messages import (
 from glidepath.serve.shapes import ShownMessage
 
 
-def shown_messages(messages: list[Any], after: int, limit: int) -> list[ShownMessage]:
+def page_of_messages(messages: list[Any], after: int, limit: int) -> list[ShownMessage]:
     """A page of messages, each with its place and turn."""
     end = min(len(messages), after + limit)
     turn = sum(type(message) is AssistantMessage for message in messages[:after])
@@ -23,11 +23,11 @@ def shown_messages(messages: list[Any], after: int, limit: int) -> list[ShownMes
     for index in range(max(0, after), end):
         message = messages[index]
         turn += type(message) is AssistantMessage
-        shown.append(_shown(message, index, turn))
+        shown.append(_describe_message(message, index, turn))
     return shown
 
 
-def _shown(message: Any, index: int, turn: int) -> ShownMessage:
+def _describe_message(message: Any, index: int, turn: int) -> ShownMessage:
     text = str(getattr(message, "text", "") or "")
     if type(message) is AssistantMessage:
         calls = tuple({"id": call.id, "name": call.name, "arguments": call.arguments} for call in message.tool_calls)

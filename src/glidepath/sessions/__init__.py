@@ -26,11 +26,11 @@ def __getattr__(name: str) -> Any:
     if name in _HOMES:
         return getattr(import_module(f"glidepath.sessions.{_HOMES[name]}"), name)
     if name == "SegmentStore":
-        raise _gone("there is no SegmentStore any more: use SqliteStore(path), with the path of a file")
+        raise _make_removed_error("there is no SegmentStore any more: use SqliteStore(path), with the path of a file")
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
-def _gone(advice: str) -> Exception:
+def _make_removed_error(advice: str) -> Exception:
     """What a name that is gone raises. `hasattr` needs an AttributeError, whose words an import would swallow."""
     import sys
     from opcode import opmap

@@ -10,7 +10,7 @@ from types import CoroutineType
 from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
 
-from glidepath.errors import ConfigurationError, StoreError, told
+from glidepath.errors import ConfigurationError, StoreError, describe_error
 from glidepath.run import closable
 from glidepath.run.interrupts import ring
 
@@ -24,7 +24,7 @@ def as_store_error(error: BaseException) -> StoreError:
     """A store's exception as a `StoreError`."""
     if isinstance(error, StoreError):
         return error
-    broken = StoreError(f"the session store failed: {told(error)}")
+    broken = StoreError(f"the session store failed: {describe_error(error)}")
     broken.__cause__ = error
     return broken
 
@@ -157,11 +157,11 @@ class WatchedAnswer(StoreAnswer):
         """Nobody wants the answer any more."""
         self._later = later
         self._late: StoreError | None = None
-        self.task = loop.create_task(_contained(later, self), name="glidepath-store")
-        self.task.add_done_callback(self._ended)
+        self.task = loop.create_task(_await_contained(later, self), name="glidepath-store")
+        self.task.add_done_callback(self._on_end)
         timer_of(loop).watch(self, seconds, partial(self._stop, silent(seconds)))
 
-    def _ended(self, task: asyncio.Task[tuple[Any, BaseException | None]]) -> None:
+    def _on_end(self, task: asyncio.Task[tuple[Any, BaseException | None]]) -> None:
         if task.cancelled():  # before it began
             close = getattr(self._later, "close", None)
             if close is not None:
@@ -184,7 +184,7 @@ class WatchedAnswer(StoreAnswer):
             await asyncio.wait([self.task], timeout=LAST_WORDS)
 
 
-async def heard(
+async def await_store(
     later: Awaitable[T], seconds: float = SILENCE, *, undo: Callable[[T], Awaitable[Any]] | None = None
 ) -> T:
     """A store's answer; raises `StoreError` for whatever it raises, and if it is silent for this long.
@@ -204,7 +204,7 @@ async def heard(
     return found  # type: ignore[no-any-return]
 
 
-async def called(method: Callable[..., Awaitable[T]], *arguments: object, **options: object) -> T:
+async def call_store(method: Callable[..., Awaitable[T]], *arguments: object, **options: object) -> T:
     """Call a store's method inside the await, so that what it raises at once is caught, too."""
     return await method(*arguments, **options)
 
@@ -213,7 +213,7 @@ def store_call(
     method: Callable[..., Awaitable[T]], *arguments: object, timeout: float = SILENCE, **options: object
 ) -> Coroutine[Any, Any, T]:
     """Call a store's method; raises `StoreError` for whatever it raises, and if it is silent for `timeout` seconds."""
-    return heard(called(method, *arguments, **options), timeout)
+    return await_store(call_store(method, *arguments, **options), timeout)
 
 
 async def _take_back(answer: WatchedAnswer, undo: Callable[..., Awaitable[object]] | None) -> None:
@@ -221,17 +221,17 @@ async def _take_back(answer: WatchedAnswer, undo: Callable[..., Awaitable[object
     if undo is None or not answer.over or not work.done() or work.cancelled() or work.result()[1] is not None:
         return
     with suppress(Exception):  # whatever it raises is a StoreError by then
-        await heard(called(undo, work.result()[0]), FAREWELL)
+        await await_store(call_store(undo, work.result()[0]), FAREWELL)
 
 
-async def _contained(later: Awaitable[T], answer: WatchedAnswer) -> tuple[Any, BaseException | None]:
+async def _await_contained(later: Awaitable[T], answer: WatchedAnswer) -> tuple[Any, BaseException | None]:
     """The answer, or what was raised, even SystemExit and KeyboardInterrupt."""
     try:
-        work = later if type(later) is CoroutineType else _awaited(later)
+        work = later if type(later) is CoroutineType else _await(later)
         return await closable(work, lambda: answer.over), None
     except BaseException as error:
         return None, error
 
 
-async def _awaited(later: Awaitable[T]) -> Any:
+async def _await(later: Awaitable[T]) -> Any:
     return await later

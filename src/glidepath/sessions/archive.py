@@ -12,23 +12,23 @@ from typing import Any
 from glidepath import _wire
 from glidepath._wire import Raw, Value, WireError
 from glidepath.errors import ConfigurationError, StoreError
-from glidepath.sessions.cards import checked_tags, checked_title
-from glidepath.sessions.chain import SCHEMA, JournalRecord, check_schema, link, read, verified
+from glidepath.sessions.cards import check_title, normalize_tags
+from glidepath.sessions.chain import SCHEMA, JournalRecord, check_schema, link, read, verify_commits
 from glidepath.sessions.families import (
     TEAM,
     FamilyMember,
     family_of,
-    rebased,
+    rebase_id,
     refuse_unfinished,
-    renamed,
-    renamed_summary,
+    rename_parent,
+    rename_sessions,
     write_family,
 )
 from glidepath.sessions.finding import each_session, entry_of, prune, remove_unfinished
 from glidepath.sessions.fold import Folded, Imported, fold
-from glidepath.sessions.redaction import redacted_commits, redactor_of
+from glidepath.sessions.redaction import redact_commits, redactor_of
 from glidepath.sessions.repairing import Repaired, repair
-from glidepath.sessions.session import checked_id
+from glidepath.sessions.session import check_session_id
 from glidepath.sessions.session_ids import home_of
 from glidepath.spi.sessions import Commit, Entry, SessionStore
 
@@ -66,13 +66,13 @@ async def read_journal(store: SessionStore, session_id: str) -> StoredJournal:
     """Read and verify a journal; raises `StoreError`: `missing`, `damaged` (names `repair`), `newer`, `schema`."""
     entry, commits = await store.load(session_id)
     refuse_unfinished(entry)
-    return verified_journal(entry, commits)
+    return verify_journal(entry, commits)
 
 
-def verified_journal(entry: Entry, commits: Iterable[Commit]) -> StoredJournal:
+def verify_journal(entry: Entry, commits: Iterable[Commit]) -> StoredJournal:
     """The journal that a store has given, verified and folded."""
     with naming_damage(entry.session_id):
-        whole = tuple(verified(commits, head=entry.head, hash_=entry.hash))
+        whole = tuple(verify_commits(commits, head=entry.head, hash_=entry.hash))
         return StoredJournal(entry, whole, fold(whole, entry.session_id))
 
 
@@ -131,7 +131,7 @@ async def export_journal(store: SessionStore, session_id: str) -> bytes:
         entry, commits = await store.load(name)
         refuse_unfinished(entry)
         with naming_damage(name):
-            list(verified(commits, head=entry.head, hash_=entry.hash))
+            list(verify_commits(commits, head=entry.head, hash_=entry.hash))
         known = await entry_of(store, name) or entry
         header = _Header(
             format=FORMAT,
@@ -186,10 +186,10 @@ def _section(header: _Header, rows: Sequence[_Line]) -> tuple[Entry, tuple[Commi
         head=header.head,
         hash=binascii.unhexlify(header.hash),
         summary=header.summary,
-        title=checked_title(header.title),
-        tags=checked_tags(header.tags),
+        title=check_title(header.title),
+        tags=normalize_tags(header.tags),
     )
-    return entry, tuple(verified(commits, head=entry.head, hash_=entry.hash))
+    return entry, tuple(verify_commits(commits, head=entry.head, hash_=entry.hash))
 
 
 def _check_family(headers: Sequence[_Header]) -> None:
@@ -213,24 +213,24 @@ async def import_journal(store: SessionStore, data: bytes, *, session_id: str | 
     """
     sections = parse_export(data)
     old = sections[0][0].session_id
-    new = checked_id(session_id or old)
+    new = check_session_id(session_id or old)
     if new != old and old.startswith(TEAM):
         raise ConfigurationError(f"session_id: the journal of a team keeps its id, {old!r}: leave session_id out")
     members = []
     kept_tags = getattr(store, "kept_tags", tuple)  # a store that redacts leaves some of them out
     for entry, written in sections:
-        name = checked_id(rebased(entry.session_id, old, new))
+        name = check_session_id(rebase_id(entry.session_id, old, new))
         folded = fold(written)  # what cannot be read is not imported
-        commits = written if new == old else renamed(written, partial(rebased, old=old, new=new))
+        commits = written if new == old else rename_sessions(written, partial(rebase_id, old=old, new=new))
         items: list[tuple[str, Any]] = [("imported", Imported(session_id=name))]
         redactor, told = redactor_of(store), entry.summary
         if redactor is not None:
-            commits, changed = redacted_commits(redactor, commits)
+            commits, changed = redact_commits(redactor, commits)
             told = redactor.summary(told) or {}
             items = [("redacted", changed), *items] if changed else items
         last = commits[-1].hash if commits else b""
         mark = link(last, entry.head + 1, folded.sequence + 1, time.time(), items)
-        summary = renamed_summary(told, partial(rebased, old=old, new=new))
+        summary = rename_parent(told, partial(rebase_id, old=old, new=new))
         members.append(
             FamilyMember(
                 session_id=name,

@@ -18,13 +18,13 @@ from glidepath.outcome import RunResult
 from glidepath.run.decisions import Decision
 from glidepath.run.fingerprint import Fingerprint
 from glidepath.run.plan import Plan
-from glidepath.run.survey import Measured, Survey, measured
+from glidepath.run.survey import Measured, TranscriptStats, measure_messages
 from glidepath.sessions.archive import read_journal
-from glidepath.sessions.chain import chained, read, verified
+from glidepath.sessions.chain import hash_commit, read, verify_commits
 from glidepath.sessions.families import refuse_unfinished
 from glidepath.sessions.fold import Began, Child, Folded, Forked, Opened, Used
 from glidepath.sessions.lenient import messages_of
-from glidepath.sessions.recollection import recalled, remember
+from glidepath.sessions.recollection import recall_state, remember
 from glidepath.sessions.recover import open_calls
 from glidepath.sessions.session import Totals
 from glidepath.spi.sessions import Commit, Entry, SessionStore
@@ -89,7 +89,7 @@ def next_base(folded: Folded, head: int, hash_: bytes) -> Base | None:
         time=folded.time,
         first=first,
         count=len(folded.messages),
-        messages=tuple(Raw(_written(message)) for message in folded.messages[first:]),
+        messages=tuple(Raw(_encode_message(message)) for message in folded.messages[first:]),
         before=tuple((number, digest) for number, digest in folded.bases),
         opened=folded.opened,
         began=folded.began,
@@ -114,19 +114,19 @@ def next_base(folded: Folded, head: int, hash_: bytes) -> Base | None:
 
 def with_measures(base: Base, messages: list[Message], plan: Plan) -> Base:
     """The base with what its messages are like; `messages` are all of the session."""
-    return _wire.replace(base, measured=measured(messages[base.first : base.count], plan))
+    return _wire.replace(base, measured=measure_messages(messages[base.first : base.count], plan))
 
 
-def _written(message: object) -> bytes:
+def _encode_message(message: object) -> bytes:
     return message.raw if type(message) is UnknownMessage else _wire.encode(message)
 
 
 # --- reading -------------------------------------------------------------------------------------------------------
 
 
-async def folded_state(store: SessionStore, session_id: str, head: int) -> Folded:
+async def read_folded_state(store: SessionStore, session_id: str, head: int) -> Folded:
     """The state at the end of a journal with this many commits, read from its last base where there is one."""
-    found = await recalled(store, session_id)
+    found = await recall_state(store, session_id)
     if found is not None:
         return found
     parts: Any = store if getattr(store, "pick", None) is not None else None
@@ -140,10 +140,10 @@ async def folded_state(store: SessionStore, session_id: str, head: int) -> Folde
             return found
     journal = await read_journal(store, session_id)
     weight = sum([len(commit.body) for commit in journal.commits])
-    return _flagged(remember(store, journal.entry, journal.folded, weight), journal.entry)
+    return _set_flag(remember(store, journal.entry, journal.folded, weight), journal.entry)
 
 
-def _flagged(folded: Folded, entry: Entry) -> Folded:
+def _set_flag(folded: Folded, entry: Entry) -> Folded:
     folded.flag = entry.flag
     return folded
 
@@ -160,15 +160,15 @@ async def _from_base(store: Excerpts, session_id: str) -> Folded | None:
     base = _base_in(commits[0])
     if base is None or base.at != number - 1:
         return None
-    tail = tuple(verified(commits, head=entry.head, hash_=entry.hash, after=(base.at, bytes.fromhex(base.hash))))
+    tail = tuple(verify_commits(commits, head=entry.head, hash_=entry.hash, after=(base.at, bytes.fromhex(base.hash))))
     older = await store.pick(session_id, [place for place, _ in base.before]) if base.before else ()
-    folded = _restored(session_id, base, older)
+    folded = _restore_base(session_id, base, older)
     if folded is None:
         return None
     for commit in tail:
         folded.take(read(commit), commit)
     weight = sum([len(commit.body) for commit in (*older, *tail)])
-    return _flagged(remember(store, entry, folded, weight), entry)
+    return _set_flag(remember(store, entry, folded, weight), entry)
 
 
 def _base_in(commit: Commit) -> Base | None:
@@ -181,7 +181,7 @@ def _base_in(commit: Commit) -> Base | None:
     return None
 
 
-def _restored(session_id: str, base: Base, older: Sequence[Commit]) -> Folded | None:
+def _restore_base(session_id: str, base: Base, older: Sequence[Commit]) -> Folded | None:
     """The state that a base holds; None when one of those before it does not fit."""
     chunks: list[tuple[int, Sequence[Raw]]] = []
     measures: list[Measured | None] = []
@@ -189,7 +189,7 @@ def _restored(session_id: str, base: Base, older: Sequence[Commit]) -> Folded | 
         one = _base_in(commit)
         if one is None or (commit.number, commit.hash.hex()) != (number, digest):
             return None
-        if chained(bytes.fromhex(one.hash), commit.number, commit.body) != commit.hash:
+        if hash_commit(bytes.fromhex(one.hash), commit.number, commit.body) != commit.hash:
             return None
         chunks.append((one.first, one.messages))
         measures.append(one.measured)
@@ -207,7 +207,7 @@ def _restored(session_id: str, base: Base, older: Sequence[Commit]) -> Folded | 
     session = folded.session
     session.totals, session.version, session.state = base.totals, base.version, base.result.state
     if not base.imported and not base.foreign:  # a journal from elsewhere may say anything
-        session.survey = Survey.recalled(messages, measures)
+        session.survey = TranscriptStats.from_parts(messages, measures)
     new = whole[base.fields.get("first_new", 0) :]
     folded.result = session.last = _wire.replace(base.result, messages=whole, new_messages=new)
     folded.opened, folded.began, folded.fields = base.opened, base.began, dict(base.fields)

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import hashlib
 
-from glidepath.sessions.book_rows import NOTHING, BillRow, Book, HoldRow, Line, Pair, minus, plus
+from glidepath.sessions.book_rows import NOTHING, BillRow, HoldRow, Line, Pair, WalletTransaction, minus, plus
 from glidepath.spi.wallets import DisputedBill
 
 
-def dispute(book: Book, row: HoldRow, total: Pair, spent: Pair) -> None:
+def dispute(book: WalletTransaction, row: HoldRow, total: Pair, spent: Pair) -> None:
     """Move what is newly disputed of what a hold has spent from used to disputed, in every account of its line."""
     # Of two figures of different ages the smaller one: the meter of a run is charged after its dispute.
     now = [min(one - base, most) for one, base, most in zip(total, row.disputed_base, spent, strict=True)]
@@ -34,7 +34,7 @@ def bill_id(key: str, line: Line) -> str:
     return hashlib.sha256(repr((key, line)).encode("utf-8", "backslashreplace")).hexdigest()[:10]
 
 
-def add_bill(book: Book, bill: BillRow) -> None:
+def add_bill(book: WalletTransaction, bill: BillRow) -> None:
     """Add what has come to a bill to the one that is kept."""
     before = book.bills.get(bill.id)
     if before is None:
@@ -43,7 +43,7 @@ def add_bill(book: Book, bill: BillRow) -> None:
         before.amount, before.at = plus(before.amount, bill.amount), bill.at
 
 
-def decide_bill(book: Book, bill_id: str, *, accepted: bool) -> bool:
+def decide_bill(book: WalletTransaction, bill_id: str, *, accepted: bool) -> bool:
     """Use what a bill has disputed, or free it, in every account that holds it."""
     bill = book.bills.pop(bill_id, None)
     if bill is None:

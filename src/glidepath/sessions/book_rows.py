@@ -87,7 +87,7 @@ class BillRow(Record, kw_only=True):
     amount: Pair
 
 
-class Book:
+class WalletTransaction:
     """Some rows of a store. What is added or changed is noted, so that it can be written back."""
 
     __slots__ = ("again", "bills", "changed", "decided", "dropped", "holds", "new_bills", "now", "periods", "wallets")

@@ -1,8 +1,8 @@
 """The bookkeeping of wallets, the same in every store: what may be held, what is used, what dead runs leave behind.
 
-A store reads a few rows into a `Book`, lets one of the functions here change them, and writes back what has changed,
-all in one transaction. In each row an amount is a pair: tokens, and money in pico-dollars. Whatever is done here can be
-done twice: a run says what it has spent and needs in total, and what it holds is found by its key.
+A store reads a few rows into a `WalletTransaction`, lets one of the functions here change them, and writes back what
+has changed, all in one transaction. In each row an amount is a pair: tokens, and money in pico-dollars. Whatever is
+done here can be done twice: a run says what it has spent and needs in total, and what it holds is found by its key.
 
     used + held + disputed <= limit     in every wallet of a line and every period
 
@@ -22,12 +22,12 @@ from glidepath.sessions.bills import dispute
 from glidepath.sessions.book_rows import (
     NOTHING,
     BillRow,
-    Book,
     HoldRow,
     Line,
     Pair,
     PeriodRow,
     WalletRow,
+    WalletTransaction,
     minus,
     period_of,
     plus,
@@ -43,7 +43,7 @@ _RESOURCES = ("tokens", "money")
 # --- one run ------------------------------------------------------------------------------------------------------
 
 
-def opened(book: Book, terms: Sequence[WalletTerms]) -> None:
+def open_wallets(book: WalletTransaction, terms: Sequence[WalletTerms]) -> None:
     """Make the wallets that are new; give the others the limits that this program has for them."""
     for one in terms:
         row = book.wallets.get(one.name)
@@ -65,7 +65,7 @@ def opened(book: Book, terms: Sequence[WalletTerms]) -> None:
             book.note(row)
 
 
-def _book(book: Book, row: HoldRow, spent: Pair, grant: Pair, firm: Pair) -> None:
+def _book(book: WalletTransaction, row: HoldRow, spent: Pair, grant: Pair, firm: Pair) -> None:
     """Put what a hold is now into every account of its line."""
     used = minus(spent, row.spent)
     held = minus(minus(grant, spent), minus(row.grant, row.spent))
@@ -89,7 +89,7 @@ class _Room(Value, frozen=True, kw_only=True):
     tight: Grant
 
 
-def _room(book: Book, row: HoldRow, line: Line, need: Pair, least: Pair, stays: Pair | None) -> _Room:
+def _room(book: WalletTransaction, row: HoldRow, line: Line, need: Pair, least: Pair, stays: Pair | None) -> _Room:
     """`need` is what the run has spent, keeps back and has in flight; its own part of an account is not others'.
 
     `stays`, for a run that has yet to start: what others keep for their landings and do not give back before it.
@@ -136,7 +136,7 @@ def _cut(asked: Pair, room: tuple[int | None, int | None]) -> Pair:
     return tokens, money
 
 
-def draw(book: Book, hold: Hold, want: WalletDraw, lease: float) -> Grant:
+def draw(book: WalletTransaction, hold: Hold, want: WalletDraw, lease: float) -> Grant:
     """Take out what a call may cost, or say why not; see `WalletStore.draw`."""
     total = (want.spent_tokens, want.spent_money)
     asked, least = (want.asked_tokens, want.asked_money), (want.least_tokens, want.least_money)
@@ -144,7 +144,7 @@ def draw(book: Book, hold: Hold, want: WalletDraw, lease: float) -> Grant:
     row = book.holds.get(hold.key)
     if (row is None and renewing) or (row is not None and row.leg > hold.leg):
         return Grant(verdict="fenced")
-    opened(book, hold.line)
+    open_wallets(book, hold.line)
     line, disputed = book.line(hold.line), (want.disputed_tokens, want.disputed_money)
     if row is None:
         row = HoldRow(key=hold.key, leg=hold.leg, owner="", session_id=None, expires=0.0, line=line, base=total)
@@ -189,7 +189,7 @@ def draw(book: Book, hold: Hold, want: WalletDraw, lease: float) -> Grant:
     return _answer(row, tight, ahead)
 
 
-def _shrink(book: Book, row: HoldRow, spent: Pair, need: Pair, landing: Pair) -> None:
+def _shrink(book: WalletTransaction, row: HoldRow, spent: Pair, need: Pair, landing: Pair) -> None:
     """Give back what is neither spent nor kept nor in flight."""
     tokens, money = (max(used, min(had, wants)) for used, had, wants in zip(spent, row.grant, need, strict=True))
     kept = min(landing[0], tokens - spent[0]), min(landing[1], money - spent[1])
@@ -212,7 +212,7 @@ def _answer(row: HoldRow, grant: Grant, ahead: Sequence[int | None] = (None, Non
     )
 
 
-def settle(book: Book, hold: Hold, total: Pair, disputed: Pair = NOTHING) -> bool:
+def settle(book: WalletTransaction, hold: Hold, total: Pair, disputed: Pair = NOTHING) -> bool:
     """The run is over."""
     row = book.holds.get(hold.key)
     if row is None or row.leg != hold.leg:
@@ -221,7 +221,7 @@ def settle(book: Book, hold: Hold, total: Pair, disputed: Pair = NOTHING) -> boo
     return True
 
 
-def _close(book: Book, row: HoldRow, total: Pair, disputed: Pair) -> None:
+def _close(book: WalletTransaction, row: HoldRow, total: Pair, disputed: Pair) -> None:
     spent = max(0, total[0] - row.base[0]), max(0, total[1] - row.base[1])
     dispute(book, row, disputed, spent)
     _book(book, row, spent, spent, NOTHING)
@@ -232,14 +232,14 @@ def _close(book: Book, row: HoldRow, total: Pair, disputed: Pair) -> None:
 # --- the dead -----------------------------------------------------------------------------------------------------
 
 
-def forgotten(row: HoldRow, now: float) -> bool:
+def is_forgettable(row: HoldRow, now: float) -> bool:
     """True for a hold that is no longer needed: it was written off long ago, or ended holding nothing."""
     if row.ended:
         return row.ended < now - KEPT
     return now >= row.expires and row.grant == row.spent
 
 
-def overdue(rows: Iterable[HoldRow], now: float) -> list[OverdueHold]:
+def list_overdue_holds(rows: Iterable[HoldRow], now: float) -> list[OverdueHold]:
     """Those of these holds whose owner is dead, or silent for too long."""
     return [
         OverdueHold(
@@ -259,7 +259,7 @@ def _doubtful(row: HoldRow, now: float) -> bool:
     return row.session_id is not None and now >= row.ended + DOUBT
 
 
-def write_off(book: Book, late: OverdueHold, total: Pair | None, disputed: Pair = NOTHING) -> bool:
+def write_off(book: WalletTransaction, late: OverdueHold, total: Pair | None, disputed: Pair = NOTHING) -> bool:
     """Settle what a dead run held: at what its journal says, else at everything."""
     row = book.holds.get(late.key)
     if row is None or row.leg != late.leg:
@@ -288,16 +288,16 @@ def write_off(book: Book, late: OverdueHold, total: Pair | None, disputed: Pair 
 # --- operators ----------------------------------------------------------------------------------------------------
 
 
-def _known(book: Book, name: str) -> WalletRow:
+def _require_wallet(book: WalletTransaction, name: str) -> WalletRow:
     row = book.wallets.get(name)
     if row is None:
         raise StoreError(f"there is no wallet {name!r} in this store", kind="missing")
     return row
 
 
-def overruled(book: Book, name: str, most: tuple[int | None, int | None]) -> None:
+def override_limits(book: WalletTransaction, name: str, most: tuple[int | None, int | None]) -> None:
     """An operator sets limits, or lets programs set them again."""
-    row = _known(book, name)
+    row = _require_wallet(book, name)
     for resource, limit in enumerate(most):
         if limit is not None and row.most[resource] is None:
             what = ("max_tokens", "max_cost")[resource]
@@ -314,16 +314,16 @@ def _first(new: int | None, old: int | None) -> int | None:
     return old if new is None else new
 
 
-def closed(book: Book, name: str, *, shut: bool) -> None:
+def close_wallet(book: WalletTransaction, name: str, *, shut: bool) -> None:
     """Refuse every further draw, or allow them again."""
-    row = _known(book, name)
+    row = _require_wallet(book, name)
     row.closed = shut
     book.note(row)
 
 
-def gone(book: Book, name: str, *, parent: bool) -> None:
+def check_removable(book: WalletTransaction, name: str, *, parent: bool) -> None:
     """A wallet may be forgotten; raises when it is still of use."""
-    _known(book, name)
+    _require_wallet(book, name)
     mine = [account for account in book.periods.values() if account.name == name]
     why = "other wallets are inside it" if parent else ""
     if any(account.held != NOTHING for account in mine):
@@ -370,7 +370,7 @@ def errors_in(
     return found
 
 
-def shown(row: WalletRow, accounts: Iterable[PeriodRow], holds: Iterable[HoldRow], now: float) -> Wallet:
+def describe_wallet(row: WalletRow, accounts: Iterable[PeriodRow], holds: Iterable[HoldRow], now: float) -> Wallet:
     """A wallet as shown to users."""
     period = period_of(row.per, now)
     mine = {account.period: account for account in accounts if account.name == row.name}

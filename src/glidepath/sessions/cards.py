@@ -29,7 +29,7 @@ _IN_TAGS = "-_.:/@+="
 _TASK = 200
 
 
-class Card(Value, frozen=True, kw_only=True):
+class SessionSummary(Value, frozen=True, kw_only=True):
     """What is known about a session without reading its journal."""
 
     root: bool = True
@@ -40,9 +40,9 @@ class Card(Value, frozen=True, kw_only=True):
     task: str = ""
 
 
-def card(summary: Mapping[str, Any]) -> Card:
+def card(summary: Mapping[str, Any]) -> SessionSummary:
     """The card for this summary, whatever it holds: an imported one may hold anything."""
-    return Card(
+    return SessionSummary(
         root=not summary.get("parent"),
         state=_word(summary.get("state") or summary.get("status")),
         outcome=_word(summary.get("outcome")),
@@ -129,17 +129,17 @@ def _dollars(value: object) -> float | None:
 # --- what people write ---------------------------------------------------------------------------------------------
 
 
-def checked_tags(tags: object) -> tuple[str, ...]:
+def normalize_tags(tags: object) -> tuple[str, ...]:
     """These tags, sorted, each once; raises `ConfigurationError` naming the invalid one."""
     if isinstance(tags, str | bytes) or not isinstance(tags, Iterable):
         raise ConfigurationError(f"tags must be a list of words, such as ['billing', 'team:a'], not {tags!r:.80}")
-    found = sorted({checked_tag(tag) for tag in tags})
+    found = sorted({check_tag(tag) for tag in tags})
     if len(found) > _MAX_TAGS:
         raise ConfigurationError(f"tags: a session has at most {_MAX_TAGS}, not {len(found)}; remove some")
     return tuple(found)
 
 
-def checked_tag(tag: object) -> str:
+def check_tag(tag: object) -> str:
     """This tag; raises `ConfigurationError`."""
     if not isinstance(tag, str) or not tag or len(tag) > _MAX_TAG:
         raise ConfigurationError(f"tag must be a word of 1 to {_MAX_TAG} characters, not {tag!r:.80}")
@@ -149,7 +149,7 @@ def checked_tag(tag: object) -> str:
     return tag
 
 
-def checked_title(title: object) -> str:
+def check_title(title: object) -> str:
     """This title, on one line; raises `ConfigurationError`."""
     if not isinstance(title, str):
         raise ConfigurationError(f"title must be a str, not {title!r:.80}")
@@ -163,7 +163,7 @@ def checked_title(title: object) -> str:
     return line
 
 
-def checked_query(query: object) -> tuple[SessionQuery, tuple[float, str] | None]:
+def check_query(query: object) -> tuple[SessionQuery, tuple[float, str] | None]:
     """The query and where its page begins; raises `ConfigurationError` naming the field that is wrong."""
     if not isinstance(query, SessionQuery):
         raise ConfigurationError(f"find takes a SessionQuery, not {query!r:.80}")
@@ -216,16 +216,16 @@ def cursor_after(updated: float, session_id: str) -> str:
 
 def page_of(entries: Iterable[Entry], query: SessionQuery) -> SessionPage:
     """The page of these entries that a query asks for; raises `ConfigurationError`."""
-    query, start = checked_query(query)
+    query, start = check_query(query)
     found = [entry for entry in entries if _matches(entry, query)]
     found.sort(key=_place)
     if start is not None:
         begin = (-start[0], start[1])
         found = [entry for entry in found if _place(entry) > begin]
-    return paged(found[: query.limit + 1], query.limit)
+    return make_page(found[: query.limit + 1], query.limit)
 
 
-def paged(found: Sequence[Entry], limit: int, times: Sequence[float] | None = None) -> SessionPage:
+def make_page(found: Sequence[Entry], limit: int, times: Sequence[float] | None = None) -> SessionPage:
     """A page made of up to one more than its limit; `times` are those by which they are ordered."""
     page = tuple(found[:limit])
     if len(found) <= limit:
@@ -252,10 +252,10 @@ def _matches(entry: Entry, query: SessionQuery) -> bool:
         and (query.max_cost is None or (known.cost is not None and known.cost <= float(query.max_cost)))
         and (query.before is None or entry.updated < query.before)
         and (query.after is None or entry.updated >= query.after)
-        and query.text in searched(entry.session_id, entry.title, known.task)
+        and query.text in make_search_text(entry.session_id, entry.title, known.task)
     )
 
 
-def searched(session_id: str, title: str, task: str) -> str:
+def make_search_text(session_id: str, title: str, task: str) -> str:
     """What a text is looked for in."""
     return f"{title}\n{task}\n{session_id}".casefold()

@@ -15,7 +15,7 @@ from typing import Any
 
 from glidepath import _wire
 from glidepath._wire import Raw, Value
-from glidepath.errors import StoreError, told
+from glidepath.errors import StoreError, describe_error
 from glidepath.spi.sessions import Commit
 
 SCHEMA = 1
@@ -48,7 +48,7 @@ def _readable(value: object) -> Any:
 _encode = _wire.encoder(enc_hook=_readable)
 
 
-def chained(before: bytes, number: int, body: bytes) -> bytes:
+def hash_commit(before: bytes, number: int, body: bytes) -> bytes:
     """The hash of a commit."""
     # Keyed with the hash before it: a commit cannot be moved to another place or another journal.
     return blake2b(body, digest_size=HASH_SIZE, key=before, person=number.to_bytes(8, "big")).digest()
@@ -63,9 +63,9 @@ def link(before: bytes, number: int, first: int, time: float, items: Iterable[tu
         # (number, time) + (kind, payload) for each item; in C, because it is done twice a turn.
         body = _encode([*map(add, zip(count(first), repeat(time), strict=False), items)])
     except Exception as error:
-        what = f"the run has something that cannot be written: {told(error)}"
+        what = f"the run has something that cannot be written: {describe_error(error)}"
         raise StoreError(what, kind="unavailable") from error
-    return Commit(number, body, chained(before, number, body))
+    return Commit(number, body, hash_commit(before, number, body))
 
 
 def plain_payload(payload: object) -> Any:
@@ -81,7 +81,7 @@ def read(commit: Commit) -> tuple[JournalRecord, ...]:
         raise StoreError(f"commit {commit.number} cannot be read: {error}", kind="damaged") from None
 
 
-def verified(
+def verify_commits(
     commits: Iterable[Commit],
     *,
     head: int | None = None,
@@ -96,7 +96,7 @@ def verified(
     for commit in commits:
         if commit.number != number + 1:
             raise StoreError(f"commit {number + 1} is missing: the next one is {commit.number}", kind="damaged")
-        if chained(before, commit.number, commit.body) != commit.hash:
+        if hash_commit(before, commit.number, commit.body) != commit.hash:
             raise StoreError(f"commit {commit.number} was changed: its hash does not fit", kind="damaged")
         before, number = commit.hash, commit.number
         yield commit

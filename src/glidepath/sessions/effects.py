@@ -61,7 +61,7 @@ def _conclude(found: dict[str, Effect], message: ToolResultMessage, at: int, *, 
     found[message.call_id] = replace(known, name=known.name or message.tool_name, outcome=how)
 
 
-def told_effects(effects: Sequence[Effect]) -> str:
+def describe_effects(effects: Sequence[Effect]) -> str:
     """What a model is told about them."""
     lines = [
         f"{one.name}({_wire.encode(one.arguments or {}).decode()[:_SHOWN_ARGUMENTS]}){one.by}, "

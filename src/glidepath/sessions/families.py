@@ -9,7 +9,7 @@ from glidepath import _wire
 from glidepath._wire import Raw, Record, Value, WireError
 from glidepath.errors import StoreError
 from glidepath.sessions.cards import IMPORTING, is_child
-from glidepath.sessions.chain import chained, read
+from glidepath.sessions.chain import hash_commit, read
 from glidepath.sessions.finding import TEAM, each_session, member_runs, remove_sessions
 from glidepath.sessions.owner import this_owner
 from glidepath.sessions.session_ids import keepable
@@ -20,10 +20,10 @@ __all__ = [
     "TEAM",
     "FamilyMember",
     "family_of",
-    "rebased",
+    "rebase_id",
     "refuse_unfinished",
-    "renamed",
-    "renamed_summary",
+    "rename_parent",
+    "rename_sessions",
     "write_family",
 ]
 
@@ -49,7 +49,7 @@ async def family_of(store: SessionStore, session_id: str) -> list[Entry]:
     return sorted(found, key=lambda entry: entry.session_id)
 
 
-def rebased(name: str, old: str, new: str) -> str:
+def rebase_id(name: str, old: str, new: str) -> str:
     """The id of a member of the family of `old` in the family of `new`; any other id as it is."""
     if name == old:
         return new
@@ -69,7 +69,7 @@ def refuse_unfinished(entry: Entry) -> None:
 # --- another id ----------------------------------------------------------------------------------------------------
 
 
-def renamed(commits: Iterable[Commit], rename: _Rename, *, root: bool = False) -> tuple[Commit, ...]:
+def rename_sessions(commits: Iterable[Commit], rename: _Rename, *, root: bool = False) -> tuple[Commit, ...]:
     """The same commits with other session ids in them, chained again; `root` leaves out who started the session.
 
     Only what glidepath itself wrote as the id of a session is changed, never what a model, a tool or a person said.
@@ -83,16 +83,16 @@ def renamed(commits: Iterable[Commit], rename: _Rename, *, root: bool = False) -
             if record.kind == "base":  # its hashes do not fit any more
                 records.append((record.sequence, record.time, record.kind, Raw(b"null")))
                 continue
-            payload = record.payload if change is None else _changed(record.payload, change, rename, root=root)
+            payload = record.payload if change is None else _change_payload(record.payload, change, rename, root=root)
             records.append((record.sequence, record.time, record.kind, payload))
         # Every hash after a change is different, so the whole chain is computed again.
         body = _wire.encode(records)
-        before = chained(before, commit.number, body)
+        before = hash_commit(before, commit.number, body)
         made.append(Commit(commit.number, body, before))
     return tuple(made)
 
 
-def _changed(payload: Raw, change: Callable[..., None], rename: _Rename, *, root: bool) -> Raw:
+def _change_payload(payload: Raw, change: Callable[..., None], rename: _Rename, *, root: bool) -> Raw:
     try:
         told = _wire.loads(payload)
     except (WireError, ValueError):
@@ -121,13 +121,13 @@ def _rename_result(told: object, rename: _Rename, _root: bool = False) -> None:
     _rename_field(told, rename)
     snapshot = told.get("snapshot")
     for holder in (told, snapshot if isinstance(snapshot, dict) else {}):
-        for child in _listed(holder.get("children")):
+        for child in _as_list(holder.get("children")):
             _rename_result(child, rename)
 
 
 def _rename_state(told: dict[str, Any], rename: _Rename, _root: bool = False) -> None:
-    patch = _listed(told.get("children"))
-    for child in _listed(patch[-1] if patch else None):
+    patch = _as_list(told.get("children"))
+    for child in _as_list(patch[-1] if patch else None):
         _rename_result(child, rename)
 
 
@@ -136,7 +136,7 @@ def _rename_keys(told: dict[str, Any], rename: _Rename, _root: bool = False) -> 
         told[rename(name)] = told.pop(name)
 
 
-def _listed(value: object) -> list[Any]:
+def _as_list(value: object) -> list[Any]:
     return value if isinstance(value, list) else []
 
 
@@ -151,7 +151,7 @@ _CHANGES: dict[str, Callable[..., None]] = {
 }
 
 
-def renamed_summary(summary: Mapping[str, Any], rename: _Rename) -> dict[str, Any]:
+def rename_parent(summary: Mapping[str, Any], rename: _Rename) -> dict[str, Any]:
     """The summary with another id of its parent."""
     parent = summary.get("parent")
     if not isinstance(parent, dict):
@@ -180,18 +180,18 @@ async def write_family(
     root = members[0]
     await _clear(store, root.session_id)
     # The root first, and its last commit at the very end: until then its summary says that it is not whole.
-    first = await _begun(store, root)
+    first = await _begin_copy(store, root)
     try:
         await _refuse_taken(store, members)
         for member in members[1:]:
-            copy = await _begun(store, member)
+            copy = await _begin_copy(store, member)
             try:
-                await _finished(store, copy)
+                await _finish_copy(store, copy)
             finally:
                 await store.release(copy.lease)
         if then is not None:
             await then()
-        await _finished(store, first)
+        await _finish_copy(store, first)
     except StoreError as error:
         await store.release(first.lease)
         # Only then: after any other error the part that is there is cleared when the copy is made again.
@@ -231,27 +231,27 @@ async def _clear(store: SessionStore, session_id: str) -> None:
     raise StoreError(f"session {session_id!r} is already in this store; choose another id", kind="conflict")
 
 
-async def _begun(store: SessionStore, member: FamilyMember) -> _Copy:
+async def _begin_copy(store: SessionStore, member: FamilyMember) -> _Copy:
     lease = await store.claim(member.session_id, this_owner())
     try:
         if lease.head:
             raise StoreError(f"session {member.session_id!r} is already in this store", kind="conflict")
         first = {IMPORTING: True, "parent": member.summary.get("parent")}
         for commit in member.commits:
-            await _written(store, lease, commit, first)
+            await _append_commit(store, lease, commit, first)
     except BaseException:
         await store.release(lease)
         raise
     return _Copy(lease, member)
 
 
-async def _finished(store: SessionStore, copy: _Copy) -> None:
+async def _finish_copy(store: SessionStore, copy: _Copy) -> None:
     member = copy.member
     kept = {key: value for key, value in member.summary.items() if key not in (IMPORTING, "rewinding", "base")}
-    await _written(store, copy.lease, member.mark, kept)
+    await _append_commit(store, copy.lease, member.mark, kept)
 
 
-async def _written(store: SessionStore, lease: Lease, commit: Commit, summary: Mapping[str, Any]) -> None:
+async def _append_commit(store: SessionStore, lease: Lease, commit: Commit, summary: Mapping[str, Any]) -> None:
     later = store.append(lease, commit, summary=summary)
     if later is not None:
         await later

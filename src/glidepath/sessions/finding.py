@@ -9,13 +9,13 @@ from typing import Any
 from glidepath._wire import replace
 from glidepath.errors import ConfigurationError, StoreError
 from glidepath.sessions.cards import (
-    checked_query,
-    checked_tag,
-    checked_tags,
-    checked_title,
+    check_query,
+    check_tag,
+    check_title,
     families,
     is_half_copy,
     is_team,
+    normalize_tags,
     page_of,
 )
 from glidepath.sessions.event_files import forget_events
@@ -34,7 +34,7 @@ async def find_sessions(store: SessionStore, query: SessionQuery | None = None, 
 
     Raises `ConfigurationError` for a field that is wrong, and `StoreError`.
     """
-    page = await _page(store, query := _asked(query, fields))
+    page = await _page(store, query := _make_query(query, fields))
     if not query.roots:
         return page
     # A copy that is being made, or was never finished, is not a session yet.
@@ -43,14 +43,14 @@ async def find_sessions(store: SessionStore, query: SessionQuery | None = None, 
 
 async def _page(store: SessionStore, query: SessionQuery) -> SessionPage:
     """The same with unfinished copies."""
-    checked_query(query)
+    check_query(query)
     catalog: Any = getattr(store, "find", None)
     if catalog is not None:
         return await catalog(query)  # type: ignore[no-any-return]
     return page_of(await store.entries(query.prefix), query)
 
 
-def _asked(query: SessionQuery | None, fields: dict[str, Any]) -> SessionQuery:
+def _make_query(query: SessionQuery | None, fields: dict[str, Any]) -> SessionQuery:
     known = SessionQuery.__struct_fields__
     for name in fields:
         if name not in known:
@@ -62,7 +62,7 @@ async def each_session(
     store: SessionStore, query: SessionQuery | None = None, **fields: object
 ) -> AsyncIterator[Entry]:
     """Every session that matches, page after page; `limit` is the size of a page."""
-    query = _asked(query, {"limit": _PAGE, **fields})
+    query = _make_query(query, {"limit": _PAGE, **fields})
     while True:
         page = await find_sessions(store, query)
         for entry in page.sessions:
@@ -108,9 +108,9 @@ async def annotate(
     A store without a catalog cannot keep them: `StoreError`.
     """
     if title is not None:
-        checked_title(title)
+        check_title(title)
     if tags is not None:
-        checked_tags(tags)
+        normalize_tags(tags)
     catalog: Any = getattr(store, "annotate", None)
     if catalog is None:
         raise StoreError(f"{type(store).__name__} has no catalog: it cannot keep titles and tags")
@@ -160,7 +160,7 @@ async def remove_unfinished(store: SessionStore, *, older_than: float = 0.0) -> 
     return await remove_sessions(store, left) if left else []
 
 
-async def expired(
+async def find_expired(
     store: SessionStore, *, older_than: float, states: Sequence[str] | None = _ENDED, tag: str | None = None
 ) -> AsyncIterator[Entry]:
     """The sessions that `prune` would remove with their children, but for those in flight."""
@@ -196,6 +196,6 @@ def _expiries(older_than: float, states: Sequence[str] | None, tag: str | None) 
     if not number or older_than != older_than:  # noqa: PLR0124 - that is what NaN is
         raise ConfigurationError(f"older_than must be a number of seconds, not {older_than!r:.80}")
     if tag is not None:
-        checked_tag(tag)
+        check_tag(tag)
     before = time.time() - older_than
     return [SessionQuery(before=before, tag=tag, state=state, limit=_PAGE) for state in (states or (None,))]

@@ -13,14 +13,14 @@ from typing import Any
 from glidepath import _wire
 from glidepath._wire import Value, WireError
 from glidepath.errors import StoreError
-from glidepath.messages import IMPORTED, AssistantMessage, Message, ToolResultMessage, coming_from, placed
+from glidepath.messages import IMPORTED, AssistantMessage, Message, ToolResultMessage, coming_from, place_result
 from glidepath.outcome import AgentState, RunResult, Snapshot
 from glidepath.run.decisions import Decision
 from glidepath.run.fingerprint import Fingerprint
 from glidepath.sessions.chain import JournalRecord, check_schema, read
 from glidepath.sessions.changes import apply
-from glidepath.sessions.lenient import converted, decoded, message_of, unreadable
-from glidepath.sessions.session import Session, copied
+from glidepath.sessions.lenient import convert_leniently, decode_leniently, message_of, unreadable
+from glidepath.sessions.session import Session, copy_session
 from glidepath.sessions.state_changes import read_counters
 from glidepath.spi.sessions import Commit
 
@@ -223,7 +223,7 @@ class Folded:
         if not self.fields:
             return None
         try:
-            return converted(self.fields, Snapshot)  # type: ignore[no-any-return]
+            return convert_leniently(self.fields, Snapshot)  # type: ignore[no-any-return]
         except WireError as error:
             raise self._unreadable("the state of the last run", error) from None
 
@@ -242,12 +242,12 @@ class Folded:
     def copy(self) -> Folded:
         """An independent copy. Messages are shared."""
         other = copy(self)
-        other.session = copied(self.session)
-        other.fields = _wire.thawed(self.fields)
+        other.session = copy_session(self.session)
+        other.fields = _wire.thaw(self.fields)
         other.intents, other.results = self.intents.copy(), self.results.copy()
         other.decisions, other.charged = self.decisions.copy(), self.charged.copy()
         other.children, other.unread, other.bases = self.children.copy(), self.unread.copy(), self.bases.copy()
-        other.controls = _wire.thawed(self.controls)
+        other.controls = _wire.thaw(self.controls)
         return other
 
     def take(self, records: Iterable[JournalRecord], commit: Commit | None = None) -> None:
@@ -280,13 +280,13 @@ class Folded:
     def on_opened(self, data: bytes) -> None:
         """The session is new."""
         check_schema(_wire.decode(data, dict[str, Any]).get("schema"))
-        self.opened = decoded(data, Opened)
+        self.opened = decode_leniently(data, Opened)
         self.session.id = self.opened.session_id
 
     def on_began(self, data: bytes) -> None:
         """A run begins, or continues."""
         check_schema(_wire.decode(data, dict[str, Any]).get("schema"))
-        self.began = began = decoded(data, Began)
+        self.began = began = decode_leniently(data, Began)
         # A new run of the session starts from nothing; a resumed one keeps what it had.
         if not began.resumed:
             self.fields, self.decisions, self.children = {}, {}, []
@@ -300,7 +300,7 @@ class Folded:
 
     def on_config(self, data: bytes) -> None:
         """The configuration of the agent from here on."""
-        self.config = decoded(data, Fingerprint)
+        self.config = decode_leniently(data, Fingerprint)
 
     def on_message(self, data: bytes) -> None:
         """The transcript grows."""
@@ -338,7 +338,7 @@ class Folded:
 
     def on_intent(self, data: bytes) -> None:
         """A call may take effect from here on."""
-        intent = decoded(data, Intent)
+        intent = decode_leniently(data, Intent)
         self.queued = tuple(call_id for call_id in self.queued if call_id != intent.call_id)
         if intent.transactional:  # counted, and not begun until its result is there
             self.queued += (intent.call_id,)
@@ -377,11 +377,11 @@ class Folded:
 
     def on_reserved(self, data: bytes) -> None:
         """What a model call may cost."""
-        self.reserved = decoded(data, Reserved)
+        self.reserved = decode_leniently(data, Reserved)
 
     def on_child(self, data: bytes) -> None:
         """A call has a child."""
-        self.children.append(decoded(data, Child))
+        self.children.append(decode_leniently(data, Child))
 
     def on_charged(self, data: bytes) -> None:
         """How much of each running child's spending is in the figures of this commit."""
@@ -396,7 +396,9 @@ class Folded:
         self.bases, self.based = [], 0  # not ours
         self.taken = 0  # its inbox is its own
         if self.result is not None:
-            self.result = self.session.last = self._told(_wire.replace(self.result, session_id=self.session.id))
+            self.result = self.session.last = self._add_transcript(
+                _wire.replace(self.result, session_id=self.session.id)
+            )
         self.decisions = {}
         self.intents = {key: _wire.replace(intent, idempotent=False) for key, intent in self.intents.items()}
         mine = f"{old}/"
@@ -426,7 +428,7 @@ class Folded:
 
     def on_forked(self, data: bytes) -> None:
         """Everything before this is a copy: calls that had begun are not repeated; the run gets its own id."""
-        self.forked = forked = decoded(data, Forked)
+        self.forked = forked = decode_leniently(data, Forked)
         self.session.id = forked.session_id
         self.foreign, self.taken = True, 0  # its inbox is its own
         self.decisions = {}
@@ -446,7 +448,7 @@ class Folded:
 
     def on_quarantine(self, data: bytes) -> None:
         """The journal was repaired: how far open calls got is unknown, and so is the state of the run."""
-        self.repaired = decoded(data, Quarantine)
+        self.repaired = decode_leniently(data, Quarantine)
         self._new_batch()
         self.decisions, self.result = {}, None
         if self.fields:
@@ -454,10 +456,10 @@ class Folded:
 
     def on_ended(self, data: bytes) -> None:
         """The run is over."""
-        self.result = self._told(decoded(data, RunResult))
+        self.result = self._add_transcript(decode_leniently(data, RunResult))
         self.session.close_run(self.result)
 
-    def _told(self, result: RunResult) -> RunResult:
+    def _add_transcript(self, result: RunResult) -> RunResult:
         """A result with its transcript, which the journal has only once."""
         # Written with the result it would be on disk twice, and grow with every run of a session.
         messages = tuple(self.messages)
@@ -480,7 +482,7 @@ def _where(messages: list[Message], result: ToolResultMessage) -> int:
             results.insert(0, message)
         elif type(message) is AssistantMessage:
             if any(call.id == result.call_id for call in message.tool_calls):
-                return place + 1 + placed(message, results, result).index(result)
+                return place + 1 + place_result(message, results, result).index(result)
             break
         else:
             break

@@ -14,25 +14,25 @@ from glidepath._wire import Value, replace
 from glidepath.errors import ConfigurationError, StoreError
 from glidepath.messages import AssistantMessage, Usage, UserMessage, codec
 from glidepath.outcome import AgentState, LoopOutcome, PendingCall, RunResult, StopCause, dollars
-from glidepath.plurals import how_many
-from glidepath.sessions.archive import StoredJournal, naming_damage, read_journal, verified_journal
+from glidepath.plurals import pluralize
+from glidepath.sessions.archive import StoredJournal, naming_damage, read_journal, verify_journal
 from glidepath.sessions.cards import COPY, is_child, is_half_copy, is_team
-from glidepath.sessions.chain import link, read, verified
-from glidepath.sessions.effects import effects_in, told_effects
+from glidepath.sessions.chain import link, read, verify_commits
+from glidepath.sessions.effects import describe_effects, effects_in
 from glidepath.sessions.families import (
     FamilyMember,
     family_of,
-    rebased,
+    rebase_id,
     refuse_unfinished,
-    renamed,
-    renamed_summary,
+    rename_parent,
+    rename_sessions,
     write_family,
 )
 from glidepath.sessions.finding import each_session, entry_of, remove_sessions
 from glidepath.sessions.fold import Effect, Folded, Forked, Imported, fold
 from glidepath.sessions.owner import this_owner
 from glidepath.sessions.recover import open_calls
-from glidepath.sessions.session import checked_id
+from glidepath.sessions.session import check_session_id
 from glidepath.spi.sessions import Commit, Entry, SessionStore
 from glidepath.texts import Texts
 
@@ -86,9 +86,9 @@ async def fork(
     `harmless` are not listed among the effects. Raises `ConfigurationError` for a turn that is not there, and
     `StoreError` (`missing`, `damaged`, `conflict`).
     """
-    journal = await read_journal(store, checked_id(session_id))
+    journal = await read_journal(store, check_session_id(session_id))
     place = _find(journal, at)
-    new = checked_id(name) if name is not None else _fresh_name(session_id)
+    new = check_session_id(name) if name is not None else _fresh_name(session_id)
     if new == session_id:
         raise ConfigurationError(f"{new!r} is the session's own name: choose another, or rewind it")
     try:
@@ -111,11 +111,11 @@ async def _copy(
     """Write the copy. Before its last commit, which lists it, `then` is called (in a rewind)."""
     session_id = journal.entry.session_id
     await _clean_up(store, session_id)
-    rename = partial(rebased, old=session_id, new=new)
+    rename = partial(rebase_id, old=session_id, new=new)
     kept = journal.commits[: place.kept]
     later = await _effects_behind(store, journal, place, harmless)
     mark, made = _mark(journal, place, new, session_id, texts, later, kept=then is not None)
-    commits = renamed(kept, rename, root=True)
+    commits = rename_sessions(kept, rename, root=True)
     labels = await entry_of(store, session_id) or journal.entry
     root = FamilyMember(
         session_id=new,
@@ -124,7 +124,7 @@ async def _copy(
         summary=_summary(journal.entry, made, mark),
         tags=labels.tags,  # not the title: it is a name, and stays the original's
     )
-    children = [await _child(store, name, rename) for name in await _started(store, session_id, kept)]
+    children = [await _child(store, name, rename) for name in await _find_started_children(store, session_id, kept)]
     await write_family(store, [root, *children], then=then)
     return _fork(new, session_id, place, mark, made)
 
@@ -149,7 +149,7 @@ async def rewind(
 
     Raises what `fork` raises, and `StoreError` of kind `busy` while a run is in flight in it.
     """
-    lease = await store.claim(checked_id(session_id), this_owner(), create=False)
+    lease = await store.claim(check_session_id(session_id), this_owner(), create=False)
     try:
         entry, commits = await store.load(session_id)
         begun = entry.summary.get(REWINDING)
@@ -176,8 +176,8 @@ async def rewind(
             await _copy(store, journal, _find(journal, turns(journal.folded)), old, texts or Texts(), then=note)
         later = await _effects_behind(store, journal, place, harmless)
         mark, made = _mark(journal, place, session_id, old, texts or Texts(), later)
-        kept = tuple(verified(commits))[: place.kept]
-        keep = set(await _started(store, session_id, kept))
+        kept = tuple(verify_commits(commits))[: place.kept]
+        keep = set(await _find_started_children(store, session_id, kept))
         later_children = [one.session_id for one in await family_of(store, session_id) if one.session_id not in keep]
         await remove_sessions(store, later_children)
         await store.cut(lease, place.kept, kept[-1].hash)
@@ -215,7 +215,7 @@ async def _whole(store: SessionStore, session_id: str) -> StoredJournal:
     entry, commits = await store.load(session_id)
     if not entry.summary.get(REWINDING):
         refuse_unfinished(entry)
-    return verified_journal(entry, commits)
+    return verify_journal(entry, commits)
 
 
 def _fork(new: str, old: str, place: _Place, mark: Sequence[tuple[str, Any]], made: Folded) -> Fork:
@@ -247,7 +247,7 @@ def _find(journal: StoredJournal, at: object) -> _Place:
         if journal.folded.result is None and open_calls(journal.folded) and at:
             at = most - 1 if journal.entry.owner is not None else most  # a turn in flight is not over
     if isinstance(at, bool) or not isinstance(at, int) or not 0 <= at <= most:
-        turns_there = f"it has {how_many(most, 'turn')}: choose 0 to {most}"
+        turns_there = f"it has {pluralize(most, 'turn')}: choose 0 to {most}"
         raise ConfigurationError(f"at={at!r:.40}: there is no such turn in session {name!r:.80}; {turns_there}")
     folded, kept, count = Folded(name), 0, 0
     for commit in journal.commits:
@@ -297,14 +297,14 @@ def _mark(
     if not place.whole:
         return items, made
     if later:
-        text = texts.fill("forked", turn=place.at, calls=told_effects(later))
+        text = texts.fill("forked", turn=place.at, calls=describe_effects(later))
         items.append(("message", UserMessage(text, internal=True)))
     if made.result is None and made.snapshot is not None:
-        items.append(("ended", _stopped(made, run_id, new, old, place.at)))
+        items.append(("ended", _make_stopped_result(made, run_id, new, old, place.at)))
     return items, made
 
 
-def _stopped(folded: Folded, run_id: str, new: str, old: str, at: int) -> RunResult:
+def _make_stopped_result(folded: Folded, run_id: str, new: str, old: str, at: int) -> RunResult:
     """The run of the copy, which has stopped between two turns: resume continues it, a new prompt leaves it."""
     snapshot: Any = folded.snapshot
     if folded.reserved is not None:  # its next call is counted as a turn already, and was the original's
@@ -378,12 +378,12 @@ async def _effects_behind(
     session_id, commits = journal.entry.session_id, journal.commits[place.kept :]
     found = effects_in(commits, place.at)
     turn_of = {one.call_id: one.turn for one in found}
-    for child in await _started(store, session_id, commits):
+    for child in await _find_started_children(store, session_id, commits):
         path = child.removeprefix(f"{session_id}/")
         turn = turn_of.get(path.partition("/")[0].rpartition(".")[0], place.at + 1)
         with suppress(StoreError):  # one that cannot be read: the call that started it is listed
             entry, whole = await store.load(child)
-            made = effects_in(verified(whole, head=entry.head, hash_=entry.hash), 0)
+            made = effects_in(verify_commits(whole, head=entry.head, hash_=entry.hash), 0)
             agent = str(entry.summary.get("agent") or "a child")
             found += [
                 replace(one, call_id=f"{path}/{one.call_id}", turn=turn, agent=one.agent or agent) for one in made
@@ -391,7 +391,7 @@ async def _effects_behind(
     return sorted([one for one in found if one.name not in harmless], key=lambda one: one.turn)
 
 
-async def _started(store: SessionStore, session_id: str, commits: Iterable[Commit]) -> list[str]:
+async def _find_started_children(store: SessionStore, session_id: str, commits: Iterable[Commit]) -> list[str]:
     """The children that were started in these commits, and theirs, as far as they are kept beside their parent."""
     mine = f"{session_id}/"
     named = [
@@ -410,9 +410,9 @@ async def _child(store: SessionStore, session_id: str, rename: Callable[[str], s
     """A child's current state, for the family of the copy."""
     entry, commits = await store.load(session_id)
     with naming_damage(session_id):
-        whole = tuple(verified(commits, head=entry.head, hash_=entry.hash))
+        whole = tuple(verify_commits(commits, head=entry.head, hash_=entry.hash))
         folded = fold(whole, session_id)
-    made, new = renamed(whole, rename), rename(session_id)
+    made, new = rename_sessions(whole, rename), rename(session_id)
     # One that is over makes no calls under its id any more, and its parent's journal knows it by it.
     over = folded.result is not None and not folded.result.pending
     run_id = "" if over else f"run_{os.urandom(8).hex()}"
@@ -422,5 +422,5 @@ async def _child(store: SessionStore, session_id: str, rename: Callable[[str], s
         session_id=new,
         commits=made,
         mark=link(last, len(made) + 1, folded.sequence + 1, time.time(), [("forked", forked)]),
-        summary=renamed_summary(entry.summary, rename),
+        summary=rename_parent(entry.summary, rename),
     )

@@ -113,7 +113,7 @@ class GroupCommit:
             with self._lock:
                 found = transact(self.connection(), work)
         except Exception as error:
-            raise self.file.explained(error) from error
+            raise self.file.translate_error(error) from error
         self._count()
         return found
 
@@ -134,7 +134,7 @@ class GroupCommit:
         jobs = self._queues.pop(loop, [])
         try:
             busy = self._thread is not None and self._thread.pending
-            if busy or any(job.full for job in jobs) or not self._written(jobs):
+            if busy or any(job.full for job in jobs) or not self._write_on_loop(jobs):
                 self.hand_over(jobs)
                 return
             for job in jobs:
@@ -146,7 +146,7 @@ class GroupCommit:
                 raise
         self._count()
 
-    def _written(self, jobs: Sequence[StoreJob]) -> bool:
+    def _write_on_loop(self, jobs: Sequence[StoreJob]) -> bool:
         """Write them on the event loop; False if that would have to wait."""
         try:
             with self._lock:
@@ -181,7 +181,7 @@ class GroupCommit:
                 finally:
                     roll_back(connection)
         except Exception as error:
-            raise self.file.explained(error) from error
+            raise self.file.translate_error(error) from error
 
     async def read(self, work: Callable[[Connection], T]) -> T:
         """Read something. Where the disk has no room for what readers share, it is read without that."""
@@ -315,7 +315,7 @@ class WriterThread:
             sync_with(connection, "FULL" if any(job.full for job in jobs) else "NORMAL")
             run_group(connection, jobs, self._file)
         except BaseException as error:
-            said = self._file.explained(error) if isinstance(error, Exception) else error
+            said = self._file.translate_error(error) if isinstance(error, Exception) else error
             for job in jobs:
                 job.failed = said
 
@@ -401,7 +401,7 @@ def run_group(connection: Connection, jobs: Sequence[StoreJob], file: SqliteFile
         try:
             job.found = transact(connection, job.work)
         except Exception as error:
-            job.failed = said = file.explained(error)
+            job.failed = said = file.translate_error(error)
             if len(jobs) == 1 and said.kind == "locked":
                 raise said from error
         else:
@@ -425,7 +425,7 @@ def _is_run_together(connection: Connection, jobs: Sequence[StoreJob], file: Sql
     except Exception as error:
         unfinished = connection.in_transaction
         roll_back(connection)
-        said = file.explained(error)
+        said = file.translate_error(error)
         # After an I/O error nobody knows what is on the disk: trying again would hide that. And what a signal handler
         # raised behind the commit must not have everything done twice.
         committed = not unfinished and not isinstance(error, (sqlite3.Error, StoreError))

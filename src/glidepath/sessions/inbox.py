@@ -103,7 +103,7 @@ async def _refuse_team(store: Any, session_id: str) -> None:
         )
 
 
-def posted_decisions(notes: Iterable[Note]) -> dict[str, Decision]:
+def read_decisions(notes: Iterable[Note]) -> dict[str, Decision]:
     """What was decided in these notes; the first decision about a call counts."""
     found: dict[str, Decision] = {}
     for note in notes:
@@ -118,13 +118,13 @@ def posted_decisions(notes: Iterable[Note]) -> dict[str, Decision]:
     return found
 
 
-async def approved_calls(store: SessionStore, session_id: str) -> tuple[ToolCall, ...]:
+async def find_approved_calls(store: SessionStore, session_id: str) -> tuple[ToolCall, ...]:
     """The calls of a session's last run that a person has approved or answered and that have not run since."""
     from glidepath.sessions.archive import read_journal
     from glidepath.sessions.recover import open_calls
 
     folded = (await read_journal(store, session_id)).folded
-    posted = posted_decisions(await store.notes(session_id, folded.taken)) if offers(store, Inbox) else {}
+    posted = read_decisions(await store.notes(session_id, folded.taken)) if offers(store, Inbox) else {}
     decided = {**posted, **folded.decisions}
     if folded.result is not None:
         waiting = tuple([one.call for one in folded.result.pending])
@@ -172,7 +172,7 @@ class SessionMailbox(Record, gc=False):
             if message is not None:
                 messages.append(message)
                 self._delivered = {**self._delivered, id(message): (note.number, message)}
-        self._decided = {**self._decided, **posted_decisions(notes)}
+        self._decided = {**self._decided, **read_decisions(notes)}
         run.transcript.wait(messages)
 
     def remark(self, control: dict[str, Any]) -> None:

@@ -12,11 +12,11 @@ from contextlib import suppress
 from typing import Any, TypeAlias
 
 from glidepath.errors import ConfigurationError, StoreError, ToolError
-from glidepath.run.interrupting import uninterrupted
-from glidepath.sessions.answer import FAREWELL, StoreAnswer, as_store_error, called, heard
+from glidepath.run.interrupting import run_uninterrupted
+from glidepath.sessions.answer import FAREWELL, StoreAnswer, as_store_error, await_store, call_store
 from glidepath.sessions.chain import link
 from glidepath.sessions.owner import this_owner
-from glidepath.sessions.pulse import Pulse, letting_go, pulse_of
+from glidepath.sessions.pulse import LeaseHeartbeat, letting_go, pulse_of
 from glidepath.sessions.redaction import Redactor, redactor_of
 from glidepath.spi.sessions import Lease, SessionStore, Sign
 
@@ -26,9 +26,9 @@ Items: TypeAlias = list[tuple[str, Any]]
 
 async def claim_session(store: SessionStore, session_id: str, *, create: bool = True) -> Lease:
     """Claim a session for writing; raises `StoreError`: `busy` while another process writes it, `missing`."""
-    claim = called(store.claim, session_id, this_owner(), create=create)
+    claim = call_store(store.claim, session_id, this_owner(), create=create)
     if letting_go(store) is None:
-        lease = await heard(claim, undo=store.release)
+        lease = await await_store(claim, undo=store.release)
     else:  # it always answers, and takes back what is no longer awaited: no task and no timer has to watch it
         try:
             lease = await claim
@@ -71,7 +71,7 @@ class JournalWriter:
         self.sequence = sequence
         self.broken: StoreError | None = None
         """Why writing has stopped: the store failed, or the session was given back."""
-        self._pulse: Pulse | None = None
+        self._pulse: LeaseHeartbeat | None = None
         self._beats, self._seen = 0, self.number
 
     # --- writing ----------------------------------------------------------------------------------------------
@@ -82,7 +82,7 @@ class JournalWriter:
         The chain advances only after the store has accepted the commit: a failed write leaves no gap.
         """
         if self.redactor is not None:
-            items, summary = self._redacted(self.redactor, items), self.redactor.summary(summary)
+            items, summary = self._redact(self.redactor, items), self.redactor.summary(summary)
         sequence = self.sequence
         commit = link(self.hash, self.number + 1, sequence + 1, now, items)
         later: Awaitable[None] | None = self._taker.append(
@@ -93,7 +93,7 @@ class JournalWriter:
         self.sequence = sequence + len(items)
         return later
 
-    def _redacted(self, redactor: Redactor, items: Items) -> Items:
+    def _redact(self, redactor: Redactor, items: Items) -> Items:
         return redactor.items(items)
 
     async def begin_transaction(self, seconds: float | None) -> Any:
@@ -131,7 +131,7 @@ class JournalWriter:
                 with suppress(StoreError):  # a lease that is not given back expires
                     await gone
                 return
-            await uninterrupted(self._give_back(), name="glidepath-release")
+            await run_uninterrupted(self._give_back(), name="glidepath-release")
         finally:
             self.broken = self.broken or StoreError("the run has ended and given its session back", kind="fenced")
 
@@ -154,4 +154,4 @@ class JournalWriter:
         if pulse is not None:
             await pulse.leave(self)
         with suppress(Exception):
-            await heard(called(self.store.release, self.lease), FAREWELL)
+            await await_store(call_store(self.store.release, self.lease), FAREWELL)

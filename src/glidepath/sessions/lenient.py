@@ -55,20 +55,20 @@ _LEFT_OUT: Any = object()
 _all_known = _wire.decoder(list[Message])
 
 
-def decoded(data: bytes, kind: object) -> Any:
+def decode_leniently(data: bytes, kind: object) -> Any:
     """Read JSON as `kind`, leniently; raises `WireError` for anything else."""
     try:
         return _wire.decode(data, kind)
     except WireError:
-        return _wire.convert(_mended(_wire.loads(data), kind), kind)
+        return _wire.convert(_replace_unknown(_wire.loads(data), kind), kind)
 
 
-def converted(data: object, kind: object) -> Any:
+def convert_leniently(data: object, kind: object) -> Any:
     """Plain data as `kind`, leniently; raises `WireError`."""
     try:
         return _wire.convert(data, kind)
     except WireError:
-        return _wire.convert(_mended(_wire.plain(data), kind), kind)
+        return _wire.convert(_replace_unknown(_wire.plain(data), kind), kind)
 
 
 def message_of(data: bytes) -> Any:
@@ -80,7 +80,7 @@ def message_of(data: bytes) -> Any:
         kind = _ROLES.get(plain.get("role", "")) if isinstance(plain, dict) else None
         if kind is None:
             raise
-        return codec.decode(_wire.encode(_mended(plain, kind)))
+        return codec.decode(_wire.encode(_replace_unknown(plain, kind)))
 
 
 def messages_of(written: Sequence[_wire.Raw]) -> list[Any]:
@@ -91,7 +91,7 @@ def messages_of(written: Sequence[_wire.Raw]) -> list[Any]:
         return [message_of(bytes(one)) for one in written]
 
 
-def _mended(data: object, kind: Any) -> Any:
+def _replace_unknown(data: object, kind: Any) -> Any:
     """The data, with every unknown value replaced or left out."""
     origin, inside = get_origin(kind), get_args(kind)
     if origin is Literal:
@@ -101,7 +101,7 @@ def _mended(data: object, kind: Any) -> Any:
     if inside and isinstance(data, list) and _is(origin, Sequence):
         return _items(data, inside)
     if inside and isinstance(data, dict) and _is(origin, Mapping):
-        found = {key: _mended(one, inside[1]) for key, one in data.items()}
+        found = {key: _replace_unknown(one, inside[1]) for key, one in data.items()}
         return {key: one for key, one in found.items() if one is not _LEFT_OUT}
     if _is(kind, Enum):
         return data if any(one.value == data for one in kind) else _least(kind)
@@ -114,13 +114,13 @@ def _is(kind: object, of: type | UnionType) -> bool:
 
 def _items(data: list[Any], kinds: tuple[Any, ...]) -> list[Any]:
     each = kinds[:1] * len(data) if len(kinds) == 1 or kinds[1:] == (...,) else kinds
-    found = [_mended(one, kind) for one, kind in zip(data, each, strict=False)]
+    found = [_replace_unknown(one, kind) for one, kind in zip(data, each, strict=False)]
     return [one for one in found if one is not _LEFT_OUT]
 
 
 def _fields(data: dict[str, Any], kind: type) -> Any:
     hints = _hints(kind)
-    found = {key: _mended(one, hints.get(key, Any)) for key, one in data.items()}
+    found = {key: _replace_unknown(one, hints.get(key, Any)) for key, one in data.items()}
     return _LEFT_OUT if any(one is _LEFT_OUT for one in found.values()) else found
 
 
@@ -138,11 +138,11 @@ def _one_of(data: object, kinds: tuple[Any, ...]) -> Any:
     if tagged and isinstance(data, dict):
         field = next(iter(tagged.values())).__struct_config__.tag_field
         kind = tagged.get(data.get(field))
-        return _LEFT_OUT if kind is None else _mended(data, kind)
+        return _LEFT_OUT if kind is None else _replace_unknown(data, kind)
     fitting = [one for one in kinds if one is not NoneType and _may_be(data, one)]
     if not fitting:
         return None if NoneType in kinds else _LEFT_OUT
-    known = _mended(data, fitting[0])
+    known = _replace_unknown(data, fitting[0])
     return None if _is(fitting[0], Enum) and known != data and NoneType in kinds else known
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from glidepath._wire import Record, replace
 from glidepath.errors import ConfigurationError, StoreError
-from glidepath.sessions.cards import checked_tags, checked_title, families, page_of
+from glidepath.sessions.cards import check_title, families, normalize_tags, page_of
 from glidepath.sessions.copies import CanFork
 from glidepath.sessions.owner import GONE, LEASE, free
 from glidepath.sessions.session_ids import keepable, keepable_reason
@@ -40,7 +40,7 @@ class MemoryStore(CanFork, MemoryWallets):
             raise StoreError(f"there is no session {session_id!r} in this store", kind="missing")
         return shelf
 
-    def _held(self, lease: Lease) -> _Shelf:
+    def _require_lease(self, lease: Lease) -> _Shelf:
         shelf = self._shelf(lease.session_id)
         if shelf.entry.token != lease.token:
             raise StoreError(f"session {lease.session_id!r} was taken over by another owner", kind="fenced")
@@ -73,7 +73,7 @@ class MemoryStore(CanFork, MemoryWallets):
         check_durability(durability)  # memory is as durable as it gets
         now = self._clock()
         with self._lock:
-            shelf = self._held(lease)
+            shelf = self._require_lease(lease)
             entry = shelf.entry
             if commit.number != entry.head + 1:
                 raise conflict(lease.session_id, commit.number, entry.head)
@@ -156,7 +156,7 @@ class MemoryStore(CanFork, MemoryWallets):
     async def cut(self, lease: Lease, head: int, hash_: bytes) -> None:
         """Drop every commit after `head`."""
         with self._lock:
-            shelf = self._held(lease)
+            shelf = self._require_lease(lease)
             shelf.commits = [commit for commit in shelf.commits if commit.number <= head]
             # A new token: the current lease has a head that no longer exists.
             shelf.entry = replace(shelf.entry, head=head, hash=hash_, token=lease.token + 1, owner=None, expires=GONE)
@@ -193,7 +193,7 @@ class MemoryStore(CanFork, MemoryWallets):
 
     async def annotate(self, session_id: str, *, title: str | None = None, tags: Sequence[str] | None = None) -> None:
         """Set the title, the tags, or both."""
-        name, labels = None if title is None else checked_title(title), None if tags is None else checked_tags(tags)
+        name, labels = None if title is None else check_title(title), None if tags is None else normalize_tags(tags)
         with self._lock:
             shelf = self._shelf(session_id)
             entry = shelf.entry

@@ -18,7 +18,13 @@ from glidepath.sessions.memory import busy, check_durability, conflict
 from glidepath.sessions.owner import GONE, LEASE, SHORT, alive, of_this_process
 from glidepath.sessions.postgres_catalog import PostgresCatalog, prepare
 from glidepath.sessions.postgres_notes import MAIL, NOTES_TABLES, post_note, read_notes
-from glidepath.sessions.postgres_pool import ConnectionPool, PostgresConnection, PostgresRow, explained, ridden_out
+from glidepath.sessions.postgres_pool import (
+    ConnectionPool,
+    PostgresConnection,
+    PostgresRow,
+    retry_through_restart,
+    translate_errors,
+)
 from glidepath.sessions.postgres_wallets import PostgresWallets
 from glidepath.sessions.session_ids import is_keepable, keepable, keepable_reason
 from glidepath.spi.sessions import Commit, Entry, Lease, Note, Sign
@@ -162,12 +168,12 @@ class PostgresStore(CanFork, PostgresCatalog, PostgresWallets):
         line = self._enter()
 
         async def once() -> T:
-            with explained("the session store", self._timeout):
+            with translate_errors("the session store", self._timeout):
                 async with line.pool.connection() as connection:
                     return await work(connection)
 
         try:
-            return await (ridden_out(once, known=lambda: self._ready) if patient else once())
+            return await (retry_through_restart(once, known=lambda: self._ready) if patient else once())
         finally:
             await self._leave(line)
 
@@ -176,7 +182,7 @@ class PostgresStore(CanFork, PostgresCatalog, PostgresWallets):
         """A connection for work that must not be repeated: wait for it, but do not retry."""
         line = self._enter()
         try:
-            with explained("the session store", self._timeout):
+            with translate_errors("the session store", self._timeout):
                 async with line.pool.connection(known=lambda: self._ready) as connection:
                     yield connection
         finally:
@@ -212,7 +218,7 @@ class PostgresStore(CanFork, PostgresCatalog, PostgresWallets):
 
     async def claim(self, session_id: str, owner: str, *, create: bool = True) -> Lease:
         """Become the owner."""
-        expected = self._expected(keepable(session_id))
+        expected = self._find_expected_head(keepable(session_id))
 
         async def work(connection: PostgresConnection) -> Lease:
             dead = None
@@ -239,7 +245,7 @@ class PostgresStore(CanFork, PostgresCatalog, PostgresWallets):
             await self._leave(line)
             raise
 
-    def _expected(self, session_id: str) -> int | None:  # noqa: ARG002 - for the store of a fleet
+    def _find_expected_head(self, session_id: str) -> int | None:  # noqa: ARG002 - for the store of a fleet
         """The token the session must still have when it is claimed; None if any will do."""
         return None
 
@@ -271,7 +277,7 @@ class PostgresStore(CanFork, PostgresCatalog, PostgresWallets):
             if line.answer is None:
                 work = self._beat_all(line, renew=renew)
                 line.answer = asyncio.get_running_loop().create_task(work, name="glidepath-beat")
-                line.answer.add_done_callback(_heard_of)
+                line.answer.add_done_callback(_retrieve_exception)
             signs = await asyncio.shield(line.answer)
         finally:
             await self._leave(line)
@@ -321,7 +327,7 @@ class PostgresStore(CanFork, PostgresCatalog, PostgresWallets):
             if await self._write_commit(connection, lease, commit, summary):
                 return
             query = "SELECT hash FROM glidepath_commits WHERE session = $1 AND number = $2"
-            refused = await self._refused(connection, lease, number)
+            refused = await self._explain_refusal(connection, lease, number)
             if refused.kind != "conflict" or await connection.fetchval(query, lease.key, number) != hash_:
                 raise refused  # otherwise it was written before the connection broke
 
@@ -340,7 +346,7 @@ class PostgresStore(CanFork, PostgresCatalog, PostgresWallets):
 
         return await PostgresTransaction(self, lease, seconds).begin()
 
-    async def _refused(self, connection: PostgresConnection, lease: Lease, number: int) -> StoreError:
+    async def _explain_refusal(self, connection: PostgresConnection, lease: Lease, number: int) -> StoreError:
         row = await connection.fetchrow("SELECT token, head FROM glidepath_sessions WHERE key = $1", lease.key)
         if row is None:
             return StoreError(f"session {lease.session_id!r} was removed", kind="missing")
@@ -383,7 +389,7 @@ class PostgresStore(CanFork, PostgresCatalog, PostgresWallets):
 
         async def work(connection: PostgresConnection) -> None:
             if not await connection.fetchval(_CUT, lease.key, lease.token, head, hash_):
-                raise await self._refused(connection, lease, head)
+                raise await self._explain_refusal(connection, lease, head)
 
         await self._do(work)
         await self._lease_over(lease)
@@ -431,7 +437,7 @@ def _alive(owner: str) -> bool:
     return owner in _held if of_this_process(owner) else alive(owner)
 
 
-def _heard_of(task: asyncio.Task[Any]) -> None:
+def _retrieve_exception(task: asyncio.Task[Any]) -> None:
     if not task.cancelled():
         task.exception()  # mark it as retrieved: those who waited have it
 

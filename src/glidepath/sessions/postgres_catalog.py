@@ -12,11 +12,11 @@ from glidepath.errors import StoreError
 from glidepath.sessions.cards import (
     LAST,
     UNFINISHED,
-    checked_query,
-    checked_tags,
-    checked_title,
+    check_query,
+    check_title,
+    make_page,
+    normalize_tags,
     page_of,
-    paged,
 )
 from glidepath.sessions.owner import GONE, alive
 from glidepath.sessions.session_ids import is_keepable, keepable
@@ -114,7 +114,7 @@ class PostgresCatalog:
 
     async def find(self, query: SessionQuery) -> SessionPage:
         """One page of the sessions that match."""
-        query, start = checked_query(query)
+        query, start = check_query(query)
         where, values = _conditions(query, start)
         statement = f'{_PAGE} WHERE {where} ORDER BY c.updated DESC, c.id COLLATE "C" LIMIT {query.limit + 1}'
         async with self._connection() as connection:
@@ -122,7 +122,7 @@ class PostgresCatalog:
         if not self._catalogued:
             return page_of(await self.entries(), query)
         found = [replace(self._read(row), title=row["title"], tags=tuple(row["tags"])) for row in rows]
-        return paged(found, query.limit, [row["noted"] for row in rows])
+        return make_page(found, query.limit, [row["noted"] for row in rows])
 
     async def remove_many(self, session_ids: Sequence[str]) -> list[str]:
         """Forget these sessions with their children, in batches; what a fleet and its engine keep of them, too."""
@@ -144,7 +144,7 @@ class PostgresCatalog:
         async with self._transaction() as connection:
             ended = await connection.execute(_ENDED, *values, lease.token, GONE, _wire.encode(summary))
             if ended != "UPDATE 1":
-                raise await self._refused(connection, lease, end.number)
+                raise await self._explain_refusal(connection, lease, end.number)
             await connection.execute("DELETE FROM glidepath_commits WHERE session = $1 AND number >= $2", *values[:2])
             await connection.execute("INSERT INTO glidepath_commits VALUES($1, $2, $3, $4)", *values, end.body)
         await self._lease_over(lease)
@@ -162,8 +162,8 @@ class PostgresCatalog:
 
     async def annotate(self, session_id: str, *, title: str | None = None, tags: Sequence[str] | None = None) -> None:
         """Set the title, the tags, or both."""
-        name = None if title is None else checked_title(title)
-        labels = None if tags is None else list(checked_tags(tags))
+        name = None if title is None else check_title(title)
+        labels = None if tags is None else list(normalize_tags(tags))
         async with self._connection() as connection:
             status = await connection.execute(
                 "UPDATE glidepath_catalog SET title = coalesce($2, title), tags = coalesce($3, tags) WHERE id = $1",
@@ -189,7 +189,7 @@ class PostgresCatalog:
     def _read(self, row: PostgresRow) -> Entry:
         raise NotImplementedError
 
-    async def _refused(self, connection: PostgresConnection, lease: Lease, number: int) -> StoreError:
+    async def _explain_refusal(self, connection: PostgresConnection, lease: Lease, number: int) -> StoreError:
         raise NotImplementedError
 
     async def _lease_over(self, lease: Lease) -> None:

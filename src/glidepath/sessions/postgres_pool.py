@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterat
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager, suppress
 from typing import Any, Protocol, TypeVar
 
-from glidepath.errors import ConfigurationError, GlidepathError, StoreError, install_line, told
+from glidepath.errors import ConfigurationError, GlidepathError, StoreError, describe_error, install_line
 
 T = TypeVar("T")
 RIDE = 25.0  # seconds in which a database may restart: shorter than a run waits for its store
@@ -90,7 +90,7 @@ def driver() -> Any:
 
 
 @contextmanager
-def explained(what: str, seconds: float) -> Iterator[None]:
+def translate_errors(what: str, seconds: float) -> Iterator[None]:
     """Whatever the driver raises inside is a `StoreError` outside."""
     asyncpg = driver()
     try:
@@ -100,20 +100,22 @@ def explained(what: str, seconds: float) -> Iterator[None]:
     except asyncpg.PostgresError as error:
         state = error.sqlstate or ""
         if state.startswith(_PASSING):
-            raise PassingError(f"{what} failed: {told(error)}") from error
-        raise StoreError(f"{what} failed: {told(error)}", kind=_KINDS.get(state, "unavailable")) from error
+            raise PassingError(f"{what} failed: {describe_error(error)}") from error
+        raise StoreError(f"{what} failed: {describe_error(error)}", kind=_KINDS.get(state, "unavailable")) from error
     except asyncpg.DataError as error:
-        raise StoreError(f"{what} cannot keep this: {told(error)}") from error
+        raise StoreError(f"{what} cannot keep this: {describe_error(error)}") from error
     except (TimeoutError, OSError, asyncpg.InterfaceError) as error:
         said = str(error) or f"no answer within {seconds:g} s"
         raise PassingError(f"{what} cannot be reached: {said}") from error
     except asyncpg.InternalClientError as error:  # what a line that is cut in the middle may bring
-        raise PassingError(f"{what} failed: {told(error)}") from error
+        raise PassingError(f"{what} failed: {describe_error(error)}") from error
     except Exception as error:
-        raise StoreError(f"{what} failed: {told(error)}") from error
+        raise StoreError(f"{what} failed: {describe_error(error)}") from error
 
 
-async def ridden_out(work: Callable[[], Awaitable[T]], *, known: Callable[[], bool], seconds: float = RIDE) -> T:
+async def retry_through_restart(
+    work: Callable[[], Awaitable[T]], *, known: Callable[[], bool], seconds: float = RIDE
+) -> T:
     """Do it, and retry while the database restarts; it must be safe to repeat.
 
     A database that was never reached is not waited for, unless it only has too many visitors.
@@ -170,7 +172,7 @@ class ConnectionPool:
         except TimeoutError:
             raise TimeoutError(f"all connections were in use for {self._timeout:g} s") from None
         try:
-            connection = self._waiting() or await self._connected(known)
+            connection = self._waiting() or await self._connect_patiently(known)
             try:
                 yield connection
             except GlidepathError:  # ours: nothing is wrong with the connection
@@ -190,15 +192,15 @@ class ConnectionPool:
                 return connection
         return None
 
-    async def _connected(self, known: Callable[[], bool] | None) -> Any:
+    async def _connect_patiently(self, known: Callable[[], bool] | None) -> Any:
         if known is None:
             return await self._connect()
 
         async def once() -> Any:
-            with explained("the session store", self._timeout):
+            with translate_errors("the session store", self._timeout):
                 return await self._connect()
 
-        return await ridden_out(once, known=known)
+        return await retry_through_restart(once, known=known)
 
     async def _connect(self) -> Any:
         try:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from glidepath import _wire
 from glidepath.errors import StoreError, ToolError
-from glidepath.sessions.postgres_pool import ConnectionPool, PostgresConnection, explained
+from glidepath.sessions.postgres_pool import ConnectionPool, PostgresConnection, translate_errors
 from glidepath.spi.sessions import Commit, Lease
 from glidepath.tools import StoreConnection
 
@@ -132,7 +132,7 @@ class PostgresTransaction:
         pool = ConnectionPool(store.dsn, size=1, timeout=store._timeout, prepare=store._prepare)  # noqa: SLF001
         self._stack.push_async_callback(pool.close)
         try:
-            with explained("the session store", store._timeout):  # noqa: SLF001
+            with translate_errors("the session store", store._timeout):  # noqa: SLF001
                 self._line = await self._stack.enter_async_context(pool.connection(known=lambda: True))
                 await self._line.execute("BEGIN")
                 most = int((seconds + _GRACE) * 1000)
@@ -151,7 +151,7 @@ class PostgresTransaction:
     async def seal(self) -> None:
         """The tool has returned: it can do no more. Raises `ToolError` when what it did must not be committed."""
         await self.connection.close()
-        with explained("the session store", self._store._timeout):  # noqa: SLF001
+        with translate_errors("the session store", self._store._timeout):  # noqa: SLF001
             try:
                 touched = await self._line.fetchval(_TOUCHED)
             except Exception as error:
@@ -169,15 +169,15 @@ class PostgresTransaction:
         del durability  # PostgreSQL has confirmed it when it is on the disk
         store, line = self._store, self._line
         try:
-            with explained("the session store", store._timeout):  # noqa: SLF001
+            with translate_errors("the session store", store._timeout):  # noqa: SLF001
                 body = None if summary is None else _wire.encode(summary)
                 if not await store._write_commit(line, lease, commit, body):  # noqa: SLF001
-                    raise await store._refused(line, lease, commit.number)  # noqa: SLF001
+                    raise await store._explain_refusal(line, lease, commit.number)  # noqa: SLF001
         except BaseException:
             await self.roll_back()
             raise
         try:
-            with explained("the session store", store._timeout):  # noqa: SLF001
+            with translate_errors("the session store", store._timeout):  # noqa: SLF001
                 await line.execute("COMMIT")
         except BaseException as error:
             line.terminate()

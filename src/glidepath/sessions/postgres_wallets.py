@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from glidepath._wire import Record
 from glidepath.errors import StoreError
 from glidepath.sessions import books
-from glidepath.sessions.book_rows import Book, HoldRow
-from glidepath.sessions.postgres_pool import ridden_out
+from glidepath.sessions.book_rows import HoldRow, WalletTransaction
+from glidepath.sessions.postgres_pool import retry_through_restart
 from glidepath.sessions.sqlite_wallets import (
     bill_row,
     hold_row,
@@ -25,7 +25,7 @@ from glidepath.sessions.sqlite_wallets import (
     period_row,
     wallet_row,
 )
-from glidepath.sessions.wallet_desk import Rows, WalletDesk
+from glidepath.sessions.wallet_desk import Rows, WalletService
 
 if TYPE_CHECKING:
     from glidepath.sessions.postgres_pool import PostgresConnection
@@ -113,7 +113,7 @@ class _Job(Record):
     """A piece of work that waits for a transaction."""
 
     rows: Rows
-    work: Callable[[Book], Any]
+    work: Callable[[WalletTransaction], Any]
     done: asyncio.Future[Any]
 
     def fail(self, error: Exception) -> None:
@@ -134,12 +134,12 @@ def _together(jobs: Sequence[_Job]) -> Rows:
     )
 
 
-def _ended(task: asyncio.Task[None]) -> None:
+def _retrieve_exception(task: asyncio.Task[None]) -> None:
     if not task.cancelled():
         task.exception()  # the waiters have seen it
 
 
-class PostgresWallets(WalletDesk):
+class PostgresWallets(WalletService):
     """Wallets beside the journals, in the same database; the tables are made when they are first used."""
 
     def __init__(self) -> None:
@@ -158,7 +158,7 @@ class PostgresWallets(WalletDesk):
     async def _let_go(self, line: Any) -> None:
         raise NotImplementedError
 
-    async def _held_open(self, key: str) -> None:
+    async def _keep_open(self, key: str) -> None:
         """Keep connections of this loop open while the hold is."""
         here = (os.getpid(), id(asyncio.get_running_loop()), key)
         if here not in self._open_holds:
@@ -181,7 +181,7 @@ class PostgresWallets(WalletDesk):
             await connection.execute("SELECT pg_advisory_xact_lock($1)", ADVISORY)
             await connection.execute(TABLES)
 
-    async def _lend(self, rows: Rows, work: Callable[[Book], T]) -> T:
+    async def _lend(self, rows: Rows, work: Callable[[WalletTransaction], T]) -> T:
         """Wait with the others of this loop for the next transaction."""
         loop = asyncio.get_running_loop()
         here = (os.getpid(), id(loop))
@@ -194,7 +194,7 @@ class PostgresWallets(WalletDesk):
             waiting.append(_Job(rows, work, done))
         else:
             self._waiting[here] = [_Job(rows, work, done)]
-            loop.create_task(self._serve(here), name="glidepath-wallets").add_done_callback(_ended)
+            loop.create_task(self._serve(here), name="glidepath-wallets").add_done_callback(_retrieve_exception)
         return await done  # type: ignore[no-any-return]
 
     async def _serve(self, here: tuple[int, int]) -> None:
@@ -213,7 +213,7 @@ class PostgresWallets(WalletDesk):
     async def _transact(self, jobs: list[_Job]) -> None:
         """One transaction, which is repeated while the database restarts: everything in it can be done twice."""
         try:
-            answers = await self._repeatedly(lambda connection, again: _worked(connection, jobs, again=again))
+            answers = await self._repeatedly(lambda connection, again: _run_jobs(connection, jobs, again=again))
         except Exception as error:  # a StoreError, or a defect: the waiters see it
             for job in jobs:
                 job.fail(error)
@@ -235,7 +235,7 @@ class PostgresWallets(WalletDesk):
                 repeated, again = again, True
                 return await work(connection, repeated)
 
-        done = await ridden_out(once, known=lambda: self._ready)
+        done = await retry_through_restart(once, known=lambda: self._ready)
         self._wallets_ready = True
         return done
 
@@ -256,14 +256,14 @@ class PostgresWallets(WalletDesk):
             if again and name not in book.wallets:
                 return
             parent = await connection.fetchval("SELECT EXISTS(SELECT 1 FROM glidepath_wallets WHERE parent = $1)", name)
-            books.gone(book, name, parent=parent)
+            books.check_removable(book, name, parent=parent)
             await connection.execute("DELETE FROM glidepath_wallets WHERE name = $1", name)
             await connection.execute("DELETE FROM glidepath_wallet_periods WHERE name = $1", name)
 
         await self._repeatedly(work)
 
 
-async def _worked(
+async def _run_jobs(
     connection: PostgresConnection, jobs: list[_Job], *, again: bool
 ) -> list[tuple[_Job, Any, StoreError | None]]:
     """The result of each job: its answer, or why it was refused."""
@@ -279,9 +279,9 @@ async def _worked(
     return answers
 
 
-async def _read(connection: PostgresConnection, rows: Rows) -> Book:
+async def _read(connection: PostgresConnection, rows: Rows) -> WalletTransaction:
     """The rows, locked: holds first, then accounts by name, always in this order."""
-    book = Book(0.0)
+    book = WalletTransaction(0.0)
     if rows.keys:
         found = await connection.fetch(_HOLDS, list(rows.keys))
         new = [*{*rows.keys}.difference([row["key"] for row in found])]
@@ -311,7 +311,7 @@ async def _read(connection: PostgresConnection, rows: Rows) -> Book:
     return book
 
 
-async def _accounts(connection: PostgresConnection, rows: Rows, book: Book) -> Any:
+async def _accounts(connection: PostgresConnection, rows: Rows, book: WalletTransaction) -> Any:
     places = {*book.line(rows.line)}.union(*[hold.line for hold in book.holds.values()])
     if rows.bill is not None:
         places = places.union(*[bill_row(row).line for row in await connection.fetch(_BILLS, rows.bill)])
@@ -325,7 +325,7 @@ async def _accounts(connection: PostgresConnection, rows: Rows, book: Book) -> A
     return found
 
 
-async def _write(connection: PostgresConnection, book: Book) -> None:
+async def _write(connection: PostgresConnection, book: WalletTransaction) -> None:
     for wallet in book.wallets.values():
         if book.is_changed(wallet):
             await connection.execute(_PUT_WALLET, *of_wallet(wallet))

@@ -8,7 +8,7 @@ from contextlib import suppress
 from typing import Any, Protocol
 from weakref import WeakKeyDictionary
 
-from glidepath.sessions.answer import LAST_WORDS, StoreAnswer, called, heard
+from glidepath.sessions.answer import LAST_WORDS, StoreAnswer, await_store, call_store
 from glidepath.spi.sessions import Lease, SessionStore, Sign
 
 BEAT = 0.5  # seconds between two looks at the stop flags
@@ -36,10 +36,10 @@ class Pulsing(Protocol):
         ...
 
 
-class Pulse:
+class LeaseHeartbeat:
     """Renews the leases of its members, all with one request to the store."""
 
-    def __init__(self, store: SessionStore, home: dict[int, Pulse]) -> None:
+    def __init__(self, store: SessionStore, home: dict[int, LeaseHeartbeat]) -> None:
         self.store = store
         self._home = home
         self._members: dict[int, Pulsing] = {}
@@ -101,14 +101,14 @@ class Pulse:
             for renew, asked in self._rounds():
                 with suppress(Exception):  # the next commit will say what is wrong with the store
                     signs = await self._ask([one.lease for one in asked.values()], renew)
-                    told = [_told(asked[sign.session_id], sign) for sign in signs if sign.session_id in asked]
+                    told = [_notify(asked[sign.session_id], sign) for sign in signs if sign.session_id in asked]
                     await asyncio.gather(*told)
         finally:
             self._asking = False
 
     def _ask(self, leases: list[Lease], renew: bool) -> Awaitable[Sequence[Sign]]:
         if letting_go(self.store) is None:
-            return heard(called(self.store.beat, leases, renew=renew))
+            return await_store(call_store(self.store.beat, leases, renew=renew))
         # It always answers, and nearly always at once: no task has to watch it, and no end of a run waits for it.
         return self.store.beat(leases, renew=renew)
 
@@ -126,16 +126,16 @@ class Pulse:
         return rounds
 
 
-async def _told(member: Pulsing, sign: Sign) -> None:
+async def _notify(member: Pulsing, sign: Sign) -> None:
     with suppress(Exception):  # the next commit will say what is wrong with the store
         await member.hear(sign)
 
 
-_PULSES: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[int, Pulse]] = WeakKeyDictionary()
+_PULSES: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[int, LeaseHeartbeat]] = WeakKeyDictionary()
 
 
-def pulse_of(store: SessionStore) -> Pulse:
+def pulse_of(store: SessionStore) -> LeaseHeartbeat:
     """The heartbeat of this store's runs on this event loop."""
     # By loop: a task cannot look after leases of runs on another one.
     here = _PULSES.setdefault(asyncio.get_running_loop(), {})
-    return here.get(id(store)) or Pulse(store, here)
+    return here.get(id(store)) or LeaseHeartbeat(store, here)

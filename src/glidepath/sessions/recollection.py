@@ -15,7 +15,7 @@ from weakref import WeakKeyDictionary
 
 from glidepath._wire import Record
 from glidepath.errors import StoreError
-from glidepath.sessions.chain import read, verified
+from glidepath.sessions.chain import read, verify_commits
 from glidepath.sessions.families import refuse_unfinished
 from glidepath.sessions.fold import Folded
 from glidepath.spi.sessions import Commit, Entry
@@ -41,10 +41,10 @@ def remember(store: object, entry: Entry, folded: Folded, weight: int) -> Folded
     """Keep this state, which is that of the whole journal; answers with one that its owner may change."""
     if entry.head < _LEAST or not hasattr(store, "pick"):
         return folded
-    return _kept(store, _Known(folded, entry.head, entry.hash, weight))
+    return _remember(store, _Known(folded, entry.head, entry.hash, weight))
 
 
-def _kept(store: object, known: _Known) -> Folded:
+def _remember(store: object, known: _Known) -> Folded:
     try:
         shelf = _REMEMBERED.setdefault(store, OrderedDict())
     except TypeError:  # a store that cannot be told from others, or not be referred to
@@ -57,21 +57,21 @@ def _kept(store: object, known: _Known) -> Folded:
     return given
 
 
-async def recalled(store: Any, session_id: str) -> Folded | None:
+async def recall_state(store: Any, session_id: str) -> Folded | None:
     """The state of a session that is remembered, with what was written since; None when it is not, or is another."""
-    known = _taken(store, session_id)
+    known = _take_known(store, session_id)
     if known is None:
         return None
     entry, commits = await store.load(session_id, since=known.head + 1)
     refuse_unfinished(entry)
     if entry.head < known.head or not _follows(known, commits, entry):
         return None
-    folded = _kept(store, known)
+    folded = _remember(store, known)
     folded.flag = entry.flag
     return folded
 
 
-def _taken(store: object, session_id: str) -> _Known | None:
+def _take_known(store: object, session_id: str) -> _Known | None:
     """What is remembered; taking it removes it."""
     with suppress(TypeError):
         shelf = _REMEMBERED.get(store)
@@ -82,7 +82,7 @@ def _taken(store: object, session_id: str) -> _Known | None:
 def _follows(known: _Known, commits: Iterable[Commit], entry: Entry) -> bool:
     """Take the commits that are new; False when they do not continue what is known."""
     try:
-        new = tuple(verified(commits, head=entry.head, hash_=entry.hash, after=(known.head, known.hash)))
+        new = tuple(verify_commits(commits, head=entry.head, hash_=entry.hash, after=(known.head, known.hash)))
         for commit in new:
             known.folded.take(read(commit), commit)
             known.weight += len(commit.body)

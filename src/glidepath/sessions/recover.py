@@ -33,7 +33,7 @@ def open_calls(folded: Folded) -> tuple[ToolCall, ...]:
     return ()
 
 
-def begun_calls(folded: Folded) -> tuple[ToolCall, ...]:
+def find_begun_calls(folded: Folded) -> tuple[ToolCall, ...]:
     """The calls of the last reply that had begun and have no result: they may have taken effect."""
     # The intent is on disk before the call starts, so whatever has none cannot have begun.
     begun = folded.intents.keys() - folded.results.keys()
@@ -62,7 +62,7 @@ def with_inner_results(folded: Folded, snapshot: Snapshot) -> Snapshot:
     return replace(snapshot, programs=programs) if programs else snapshot
 
 
-def known_results(folded: Folded) -> list[str]:
+def place_known_results(folded: Folded) -> list[str]:
     """Put the results that are known into the transcript, in their order; returns the ids of their calls."""
     mine = {call.id for call in open_calls(folded)}
     known = [call_id for call_id in folded.results if call_id in mine]
@@ -71,7 +71,7 @@ def known_results(folded: Folded) -> list[str]:
     return known
 
 
-def charged(snapshot: Snapshot, reserved: Reserved | None) -> Snapshot:
+def charge_reservation(snapshot: Snapshot, reserved: Reserved | None) -> Snapshot:
     """The state with the model call that was in flight paid for, at its worst case."""
     if reserved is None:
         return snapshot
@@ -96,7 +96,7 @@ def verdicts(folded: Folded, snapshot: Snapshot, tools: Mapping[str, Any]) -> di
 
     Nothing is counted here: the journal has counted every call that had begun and every one that was queued.
     """
-    decisions: dict[str, Decision] = strangers(folded, snapshot)
+    decisions: dict[str, Decision] = calls_needing_approval(folded, snapshot)
     waiting = {one.call.id for one in snapshot.pending}
     for call in (*open_calls(folded), *inner_calls(snapshot)):
         intent, tool = folded.intents.get(call.id), tools.get(call.name)
@@ -115,10 +115,10 @@ def verdicts(folded: Folded, snapshot: Snapshot, tools: Mapping[str, Any]) -> di
             decisions[call.id] = unknown(Unknown.REDACTED)
         else:
             decisions[call.id] = Decision(kind="repeat", arguments=intent.arguments or call.arguments)
-    return unredacted(folded, decisions)
+    return drop_redacted_approvals(folded, decisions)
 
 
-def unredacted(folded: Folded, decided: Mapping[str, Decision]) -> dict[str, Decision]:
+def drop_redacted_approvals(folded: Folded, decided: Mapping[str, Decision]) -> dict[str, Decision]:
     """A person's decisions; an approved call whose stored arguments are redacted cannot be made, and does not run."""
     void = {
         call_id: Decision(kind="void")
@@ -128,7 +128,7 @@ def unredacted(folded: Folded, decided: Mapping[str, Decision]) -> dict[str, Dec
     return {**decided, **void}
 
 
-def strangers(folded: Folded, snapshot: Snapshot) -> dict[str, Decision]:
+def calls_needing_approval(folded: Folded, snapshot: Snapshot) -> dict[str, Decision]:
     """Ask a person about each call of an imported journal that had not begun and is not pending yet."""
     if not folded.foreign:
         return {}

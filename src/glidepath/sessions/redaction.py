@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from glidepath import _wire
 from glidepath._wire import Raw, replace
-from glidepath.errors import ConfigurationError, StoreError, told
+from glidepath.errors import ConfigurationError, StoreError, describe_error
 from glidepath.messages import REDACTED
 from glidepath.sessions.chain import link, plain_payload, read
 from glidepath.spi.sessions import Commit, Note
@@ -80,7 +80,7 @@ class Redactor:
         try:
             found = self._hook(text)
         except Exception as error:
-            raise StoreError(f"the redaction hook failed, so nothing was written: {told(error)}") from error
+            raise StoreError(f"the redaction hook failed, so nothing was written: {describe_error(error)}") from error
         if type(found) is not str:
             got = type(found).__name__
             raise StoreError(f"the redaction hook must return a str, not {got}: nothing was written")
@@ -179,7 +179,7 @@ def redactor_of(store: object) -> Redactor | None:
     return None if hook is None else Redactor(hook)
 
 
-def redacted_commits(redactor: Redactor, commits: Sequence[Commit]) -> tuple[tuple[Commit, ...], list[str]]:
+def redact_commits(redactor: Redactor, commits: Sequence[Commit]) -> tuple[tuple[Commit, ...], list[str]]:
     """Commits that were written elsewhere, put through the hook and chained again, and the calls it changed."""
     made: list[Commit] = []
     calls: dict[str, None] = {}

@@ -11,8 +11,8 @@ from glidepath._wire import Raw, Value, replace
 from glidepath.errors import StoreError
 from glidepath.messages import ToolCall, ToolResultMessage, UserMessage, codec
 from glidepath.result_kind import Unknown
-from glidepath.sessions.chain import SCHEMA, chained, link, read
-from glidepath.sessions.effects import effects_in, told_effects
+from glidepath.sessions.chain import SCHEMA, hash_commit, link, read
+from glidepath.sessions.effects import describe_effects, effects_in
 from glidepath.sessions.families import TEAM
 from glidepath.sessions.fold import Effect, Folded, Opened, Quarantine, Quarantined
 from glidepath.sessions.owner import this_owner
@@ -46,24 +46,24 @@ async def repair(store: SessionStore, session_id: str, *, texts: Texts | None = 
 
     The journal of a team is only cut back to what is whole.
     """
-    done, _ = _looked_at(*await store.load(session_id), texts)
+    done, _ = _examine(*await store.load(session_id), texts)
     if not done.reason:
         return done
     lease = await store.claim(session_id, this_owner(), create=False)
     try:
         # Again: another process may have repaired it before it was claimed, and a run continued.
         entry, commits = await store.load(session_id)
-        done, end = _looked_at(entry, commits, texts)
+        done, end = _examine(entry, commits, texts)
         if done.reason:
             last = commits[done.kept - 1].hash if done.kept else b""
             summary = {**entry.summary, "outcome": None, "repaired": True, "base": None}
-            lease = await _replaced(store, lease, done.kept, last, end, summary)
+            lease = await _replace_tail(store, lease, done.kept, last, end, summary)
     finally:
         await store.release(lease)
     return done
 
 
-async def _replaced(
+async def _replace_tail(
     store: SessionStore, lease: Lease, kept: int, last: bytes, end: Commit | None, summary: dict[str, Any]
 ) -> Lease:
     """Write this end in place of all behind the intact part; returns the lease that is left."""
@@ -80,7 +80,7 @@ async def _replaced(
     return lease
 
 
-def _looked_at(entry: Entry, commits: Sequence[Commit], texts: Texts | None) -> tuple[Repaired, Commit | None]:
+def _examine(entry: Entry, commits: Sequence[Commit], texts: Texts | None) -> tuple[Repaired, Commit | None]:
     """What a repair would do, and the commit it would end the journal with; without a reason there is nothing to do."""
     name = entry.session_id
     whole, folded, reason = _whole(name, commits)
@@ -96,7 +96,7 @@ def _looked_at(entry: Entry, commits: Sequence[Commit], texts: Texts | None) -> 
         done = replace(done, reason=reason)
     if not reason or name.startswith(TEAM):
         return done, None
-    behind = _verified(commits, len(whole))
+    behind = _find_intact_commits(commits, len(whole))
     items, effects = _closing(folded, last, entry, reason, behind, texts or Texts())
     end = link(last.hash, last.number + 1, folded.sequence + 1, time.time(), items)
     return replace(done, quarantined=len(behind), effects=effects), end
@@ -110,7 +110,7 @@ def _whole(session_id: str, commits: Sequence[Commit]) -> tuple[list[Commit], Fo
         try:
             if commit.number != len(whole) + 1:
                 raise StoreError(f"commit {len(whole) + 1} is missing", kind="damaged")
-            if chained(before, commit.number, commit.body) != commit.hash:
+            if hash_commit(before, commit.number, commit.body) != commit.hash:
                 raise StoreError(f"commit {commit.number} was changed", kind="damaged")
             folded.take(read(commit))
         except StoreError as error:
@@ -130,13 +130,13 @@ def _again(session_id: str, commits: Sequence[Commit]) -> Folded:
     return folded
 
 
-def _verified(commits: Sequence[Commit], whole: int) -> list[Commit]:
+def _find_intact_commits(commits: Sequence[Commit], whole: int) -> list[Commit]:
     """What is behind the damage and fits the stored hash of the commit before it."""
     hashes = {commit.number: commit.hash for commit in commits}
     found = []
     for commit in commits[whole:]:
         before = hashes.get(commit.number - 1, b"")
-        if len(before) != 0 and chained(before, commit.number, commit.body) == commit.hash:
+        if len(before) != 0 and hash_commit(before, commit.number, commit.body) == commit.hash:
             try:
                 read(commit)
             except StoreError:
@@ -171,7 +171,7 @@ def _closing(
     if folded.opened is None:
         items.append(("opened", Opened(schema=SCHEMA, session_id=folded.session.id)))
     items += [("message", answer) for answer in answers]
-    calls = told_effects(effects) if effects else "which ones is unknown."
+    calls = describe_effects(effects) if effects else "which ones is unknown."
     items += [
         ("quarantine", quarantine),
         ("message", UserMessage(texts.fill("repaired", calls=calls), internal=True)),

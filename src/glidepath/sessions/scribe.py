@@ -20,7 +20,7 @@ from glidepath.messages import ToolResultMessage, stored_arguments
 from glidepath.outcome import AgentState, ConfigurationChange, LoopOutcome, RunResult, Snapshot, StopCause
 from glidepath.run import Interrupt, Run, Signal, Touchdown, Verdict
 from glidepath.run.fingerprint import Fingerprint, differences, fingerprint
-from glidepath.run.snapshot import configured
+from glidepath.run.snapshot import name_configured_model
 from glidepath.sessions.answer import FAREWELL, StoreAnswer, WatchedAnswer, as_store_error, store_call
 from glidepath.sessions.cards import whole_session
 from glidepath.sessions.chain import SCHEMA
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 _NOTHING: dict[str, Any] = {}
 
 
-class Scribe(JournalWriter):
+class JournalRecorder(JournalWriter):
     """Writes what one run does."""
 
     __slots__ = (
@@ -121,7 +121,7 @@ class Scribe(JournalWriter):
             items.append(("config", now))
         if run.terms.resumed is not None:
             run.terms.note_changes(self._changes(now))
-        await _written(self._write([], items, summary=self._summary(run.state.value, None)))
+        await _await_write(self._write([], items, summary=self._summary(run.state.value, None)))
         if run.terms.changes:
             run.emit(ConfigurationChanged, run.terms.changes)
 
@@ -140,11 +140,15 @@ class Scribe(JournalWriter):
         run, reservation, given = self._run, booking.reservation, booking.input
         tokens = reservation.tokens
         output = tokens - given if tokens > given else 0
-        name = run.plan.model_name if run.spend.other_accounts and run.plan.model_name != configured(run) else ""
+        name = (
+            run.plan.model_name
+            if run.spend.other_accounts and run.plan.model_name != name_configured_model(run)
+            else ""
+        )
         reserved = Reserved(input=given, output=output, tokens=tokens, money=reservation.money, model=name)
         return self._write([("reserved", reserved)], begins=True)
 
-    async def grown(self, booking: BookedCall) -> bool:
+    async def record_growth(self, booking: BookedCall) -> bool:
         """Record the larger reservation of a reply that outgrew it; False if that could not be written."""
         try:
             later = self.asking(booking)
@@ -195,16 +199,16 @@ class Scribe(JournalWriter):
             later = self._write([("result", message)], guards=False)
         finally:
             self._taker = self.store
-        await _written(later)
+        await _await_write(later)
 
     def unfile(self, call_id: str) -> None:
         """This result does not join the transcript: a program has it."""
         self._transcript.unfile(call_id)
 
-    async def spawned(self, call_id: str, session_id: str, agent: str) -> None:
+    async def record_child(self, call_id: str, session_id: str, agent: str) -> None:
         """A call is about to start a child with its own journal."""
         # Written before the child does anything: after a crash, its effects must be traceable.
-        await _written(self._write([("child", Child(call_id=call_id, session_id=session_id, agent=agent))]))
+        await _await_write(self._write([("child", Child(call_id=call_id, session_id=session_id, agent=agent))]))
         self.children.ids |= {session_id}
 
     def expect_earlier(self) -> None:
@@ -225,14 +229,14 @@ class Scribe(JournalWriter):
         try:
             if self.broken is None:
                 summary = self._summary(result.state.value, result)
-                await _written(self._write([("ended", kept)], summary=summary, last=True))
+                await _await_write(self._write([("ended", kept)], summary=summary, last=True))
         except Touchdown:
             pass
         if self.broken is None:
             if self.stopped and result.outcome is LoopOutcome.CANCELLED:
                 await self.forget_stop()
             return result
-        return self._failed(result, self.broken)
+        return self._make_failed_result(result, self.broken)
 
     async def forget_stop(self) -> None:
         """Clear a stop request that was obeyed or meant for an earlier run. If it fails, the journal still says so."""
@@ -245,7 +249,7 @@ class Scribe(JournalWriter):
         reason = reason or "a stop was requested through the store"
         self._run.watch.raise_interrupt(Interrupt(Signal.CANCEL, "KillSwitchConstraint", reason))
 
-    def _failed(self, result: RunResult, error: StoreError) -> RunResult:
+    def _make_failed_result(self, result: RunResult, error: StoreError) -> RunResult:
         run = self._run
         cause = _cause(error)
         run.turn.fail()
@@ -293,9 +297,9 @@ class Scribe(JournalWriter):
             items += last_items
             later = self.add(items, self.time, summary)
         except BaseException as error:
-            later = self._not_written(run, error)
+            later = self._raise_not_written(run, error)
         if later is not None:
-            return self._landed(self._watch(later), last, begins)
+            return self._finish_commit(self._watch(later), last, begins)
         self._conclude(run, last, begins)
         return None
 
@@ -321,13 +325,13 @@ class Scribe(JournalWriter):
         if emit is not None and not last:
             emit(SessionSaved, run.terms.session_id, self.sequence)  # not before: a listener may rely on it
         if begins and run.watch.interrupt is not None:
-            raise run.interrupted()
+            raise run.make_interrupt()
 
-    def _not_written(self, run: Run, error: BaseException) -> NoReturn:
+    def _raise_not_written(self, run: Run, error: BaseException) -> NoReturn:
         """Nothing may follow a commit that may or may not be written: the chain would fork."""
         self._break(error)
         if isinstance(error, KeyboardInterrupt):
-            raise run.interrupted_by_hand() from None
+            raise run.make_manual_interrupt() from None
         # SystemExit and CancelledError, too: nobody has cancelled the run.
         raise _down(self.broken) from None  # type: ignore[arg-type]
 
@@ -355,9 +359,11 @@ class Scribe(JournalWriter):
         """The same, after the commit that is on its way."""
         await self._let_land()
         summary, last, guards, begins = how
-        await _written(Scribe._write(self, last_items, first, summary=summary, last=last, guards=guards, begins=begins))
+        await _await_write(
+            JournalRecorder._write(self, last_items, first, summary=summary, last=last, guards=guards, begins=begins)
+        )
 
-    async def _landed(self, flying: StoreAnswer, last: bool, begins: bool) -> None:
+    async def _finish_commit(self, flying: StoreAnswer, last: bool, begins: bool) -> None:
         """Wait for a commit that is on its way, as `_write` does for one that is written at once."""
         run = self._run
         await self._see_through(flying)
@@ -423,7 +429,7 @@ class Scribe(JournalWriter):
             self.stop(sign.stop)
 
 
-async def _written(later: Awaitable[None] | None) -> None:
+async def _await_write(later: Awaitable[None] | None) -> None:
     """Wait for a commit that is not written at once."""
     if later is not None:
         await later

@@ -109,11 +109,11 @@ class RunningChildren:
         if any(kind == "message" and type(message) is AssistantMessage for kind, message in items):
             self.spending = self._charged = _NOTHING  # the model has spoken: their calls have ended
             return
-        charged = {name: one if isinstance(one, Used) else _used(one) for name, one in self.spending.items()}
+        charged = {name: one if isinstance(one, Used) else _read_used(one) for name, one in self.spending.items()}
         if charged != self._charged:
             self._charged = charged
             items.append(("charged", charged))
 
 
-def _used(meter: Meter) -> Used:
+def _read_used(meter: Meter) -> Used:
     return Used(meter.tokens, meter.money, meter.turns, meter.tool_calls, meter.descendants + 1, meter.disputed)

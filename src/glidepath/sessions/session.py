@@ -11,11 +11,11 @@ from glidepath._wire import Struct, replace
 from glidepath.errors import ConfigurationError
 from glidepath.messages import Message, Usage, codec
 from glidepath.outcome import AgentState, LoopOutcome, RunResult
-from glidepath.plurals import how_many
+from glidepath.plurals import pluralize
 from glidepath.quantities import EXACT
 from glidepath.run import Run
-from glidepath.run.account import used_since
-from glidepath.run.survey import LONG, Survey
+from glidepath.run.account import usage_since
+from glidepath.run.survey import LONG, TranscriptStats
 from glidepath.sessions.session_ids import is_keepable
 
 _MAX_ID = 200
@@ -47,7 +47,7 @@ class Totals(Struct):
     all_tool_calls: int = 0
 
 
-def checked_id(name: object) -> str:
+def check_session_id(name: object) -> str:
     """This id; raises `ConfigurationError` if it is not valid in every store."""
     if not isinstance(name, str) or not name.strip() or len(name) > _MAX_ID:
         raise ConfigurationError(
@@ -59,7 +59,7 @@ def checked_id(name: object) -> str:
     return name
 
 
-def checked(messages: object) -> list[Message]:
+def check_messages(messages: object) -> list[Message]:
     """A list of these messages; raises `ConfigurationError` for malformed ones. Messages are built unchecked."""
     if isinstance(messages, str | bytes) or not isinstance(messages, Iterable):
         raise ConfigurationError(f"session messages must be messages, not {messages!r:.100}")
@@ -91,7 +91,7 @@ class Session:
         limits: SessionLimits | None = None,
     ) -> None:
         if id is not None:
-            checked_id(id)
+            check_session_id(id)
         if metadata is not None and not isinstance(metadata, dict):
             raise ConfigurationError(f"session metadata must be a dict, not {type(metadata).__name__}")
         if limits is not None and not hasattr(limits, "max_tokens"):
@@ -100,13 +100,13 @@ class Session:
             )
         self.id = id or f"session_{os.urandom(8).hex()}"
         self._state = AgentState.IDLE
-        self.messages: list[Message] = checked(messages)
+        self.messages: list[Message] = check_messages(messages)
         self.totals = Totals()
         self.metadata: dict[str, Any] = {} if metadata is None else metadata
         self.version = 0
         self.flight: Run | None = None
         """The run in flight."""
-        self.survey: Survey | None = None
+        self.survey: TranscriptStats | None = None
         """What runs have computed about its messages, if there are many."""
         self.limits = limits
         """What the whole conversation may use: tokens, money and tool calls of all its runs together."""
@@ -144,23 +144,23 @@ class Session:
         totals.tool_calls += result.tool_calls - before.tool_calls
         totals.turns += result.all_turns - before.all_turns
         totals.all_tool_calls += result.all_tool_calls - before.all_tool_calls
-        totals.usage = totals.usage + used_since(result.usage, before.usage)
+        totals.usage = totals.usage + usage_since(result.usage, before.usage)
         if result.cost is not None:
             totals.cost = EXACT.add(EXACT.subtract(result.cost, before.cost or 0), totals.cost or 0)
         self.last = result
 
     def __repr__(self) -> str:
-        return f"<Session {self.id}: {how_many(len(self.messages), 'message')}, {how_many(self.totals.runs, 'run')}>"
+        return f"<Session {self.id}: {pluralize(len(self.messages), 'message')}, {pluralize(self.totals.runs, 'run')}>"
 
 
 _NOTHING = RunResult(run_id="", session_id="", state=AgentState.IDLE, outcome=LoopOutcome.DONE)
 
 
-def copied(session: Session) -> Session:
+def copy_session(session: Session) -> Session:
     """A copy of the conversation without its run. Computed facts about its messages are shared."""
     other = Session(session.id, metadata=dict(session.metadata), limits=session.limits)
     other.messages, other.totals = session.messages.copy(), replace(session.totals)
     other.version, other.last, other.state = session.version, session.last, session.state
     if len(session.messages) >= LONG:
-        session.survey = other.survey = session.survey or Survey()
+        session.survey = other.survey = session.survey or TranscriptStats()
     return other

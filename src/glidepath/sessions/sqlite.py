@@ -268,7 +268,7 @@ class SqliteStore(CanFork, SqliteCatalog, SqliteInbox, SqliteWallets):
         if held.version != connection.version or held.connection is not connection or self._held.get(key) is not held:
             row = execute(_LEASED, (key,)).fetchone()
             if row is None or row[0] != lease.token:
-                raise self._refused(connection, lease)
+                raise self._explain_refusal(connection, lease)
             held.connection, held.version = connection, connection.version
         # What we know of the head is forgotten until the commit has landed: if it does not, the file is asked.
         written = connection.heads.get(key)
@@ -292,10 +292,10 @@ class SqliteStore(CanFork, SqliteCatalog, SqliteInbox, SqliteWallets):
     def _void(self, lease: Lease) -> StoreError:
         """Why a lease is worth nothing here."""
         with suppress(StoreError):
-            return self._group.look(lambda connection: self._refused(connection, lease))
+            return self._group.look(lambda connection: self._explain_refusal(connection, lease))
         return self._gone or StoreError(f"session {lease.session_id!r} was taken over by another owner", kind="fenced")
 
-    def _refused(self, connection: Connection, lease: Lease) -> StoreError:
+    def _explain_refusal(self, connection: Connection, lease: Lease) -> StoreError:
         if connection.execute(_LEASED, (lease.key,)).fetchone() is None:
             return StoreError(f"session {lease.session_id!r} was removed", kind="missing")
         return StoreError(f"session {lease.session_id!r} was taken over by another owner", kind="fenced")
@@ -327,7 +327,7 @@ class SqliteStore(CanFork, SqliteCatalog, SqliteInbox, SqliteWallets):
                 (head, hash_, GONE, lease.key, lease.token),
             ).rowcount
             if moved != 1:
-                raise self._refused(connection, lease)
+                raise self._explain_refusal(connection, lease)
             self._delete_commits(connection, lease.key, after=head)
 
         await self._do(work)
@@ -346,7 +346,7 @@ class SqliteStore(CanFork, SqliteCatalog, SqliteInbox, SqliteWallets):
                 row,
             ).rowcount
             if moved != 1:
-                raise self._refused(connection, lease)
+                raise self._explain_refusal(connection, lease)
             self._delete_commits(connection, key, after=end.number - 1)
             execute(_APPEND, (key, end.number, end.hash, end.body))
             note_summary(execute, key, lease.session_id, summary, now)

@@ -7,7 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from glidepath import _wire
-from glidepath.sessions.cards import LAST, UNFINISHED, card, checked_query, checked_tags, checked_title, paged
+from glidepath.sessions.cards import LAST, UNFINISHED, card, check_query, check_title, make_page, normalize_tags
 from glidepath.sessions.owner import free
 from glidepath.sessions.session_ids import is_keepable
 from glidepath.sessions.sqlite_journals import SqliteJournals
@@ -46,7 +46,7 @@ class SqliteCatalog(SqliteJournals):
 
     async def find(self, query: SessionQuery) -> SessionPage:
         """One page of the sessions that match."""
-        query, start = checked_query(query)
+        query, start = check_query(query)
         where, values = conditions(query, start)
         statement = f"{_PAGE} WHERE {where} ORDER BY c.updated DESC, c.id LIMIT {query.limit + 1}"
 
@@ -58,7 +58,7 @@ class SqliteCatalog(SqliteJournals):
                 _wire.replace(self._current(connection, row, heads), title=row[11], tags=_split(row[12]))
                 for row in rows
             ]
-            return paged(found, query.limit, [row[13] for row in rows])
+            return make_page(found, query.limit, [row[13] for row in rows])
 
         self._file.must_exist()
         return await self._group.read(work)
@@ -88,8 +88,8 @@ class SqliteCatalog(SqliteJournals):
 
     async def annotate(self, session_id: str, *, title: str | None = None, tags: Sequence[str] | None = None) -> None:
         """Set the title, the tags, or both."""
-        name = None if title is None else checked_title(title)
-        labels = None if tags is None else checked_tags(tags)
+        name = None if title is None else check_title(title)
+        labels = None if tags is None else normalize_tags(tags)
 
         def work(connection: Connection) -> None:
             _, key, _ = self._row(connection, session_id)

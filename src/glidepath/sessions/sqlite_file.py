@@ -13,7 +13,7 @@ from typing import Protocol
 from urllib.parse import quote
 
 from glidepath import _wire
-from glidepath.errors import ConfigurationError, StoreError, install_line, told
+from glidepath.errors import ConfigurationError, StoreError, describe_error, install_line
 from glidepath.sessions.chain import other_layout
 from glidepath.sessions.owner import GONE
 from glidepath.sessions.sqlite_tables import APPLICATION, LAYOUT, TABLES, UPGRADES
@@ -216,11 +216,11 @@ class SqliteFile:
     def _address(self) -> str:
         """Open the file; in a read-only folder it is only read, provided that its log is empty."""
         address = f"file:{quote(self.path)}"
-        if not self._fixed() or not self.exists():
+        if not self._is_read_only() or not self.exists():
             return address
         return address if size_of(self.log) else f"{address}?immutable=1"
 
-    def _fixed(self) -> bool:
+    def _is_read_only(self) -> bool:
         """True when the folder is there and read-only: SQLite needs to make files beside its own."""
         folder = os.path.dirname(self.path)  # noqa: PTH120
         return os.path.isdir(folder) and not os.access(folder, os.W_OK)  # noqa: PTH112
@@ -304,14 +304,14 @@ class SqliteFile:
         try:
             yield
         except Exception as error:
-            raise self.explained(error) from error
+            raise self.translate_error(error) from error
 
-    def explained(self, error: Exception) -> StoreError:
+    def translate_error(self, error: Exception) -> StoreError:
         """What an error means for the store."""
         if isinstance(error, StoreError):
             return error
         if isinstance(error, sqlite3.Error):
-            return self._explained(error)
+            return self._translate_sqlite_error(error)
         if isinstance(error, OSError):
             return StoreError(f"the session store {self.path}: {error}", kind="unavailable")
         if isinstance(error, UnicodeEncodeError):
@@ -319,13 +319,13 @@ class SqliteFile:
             return StoreError(what, kind="missing")
         if isinstance(error, (TypeError, ValueError, AttributeError, OverflowError, MemoryError, _wire.WireError)):
             # Another type, or bytes that are not text: we never wrote that.
-            return StoreError(f"the session store {self.path} is damaged ({told(error)})", kind="damaged")
-        return StoreError(f"the session store {self.path} failed: {told(error)}")
+            return StoreError(f"the session store {self.path} is damaged ({describe_error(error)})", kind="damaged")
+        return StoreError(f"the session store {self.path} failed: {describe_error(error)}")
 
-    def _explained(self, error: sqlite3.Error) -> StoreError:
+    def _translate_sqlite_error(self, error: sqlite3.Error) -> StoreError:
         code = code_of(error)
         kind, what = _KINDS.get(code, ("unavailable", "failed"))
-        if code == CANNOT_OPEN and self._fixed():
+        if code == CANNOT_OPEN and self._is_read_only():
             kind, what = "read_only", "cannot be opened: its folder is read-only"
         elif code == CANNOT_OPEN and not (folder := Path(self.path).parent).is_dir():
             what = f"cannot be opened: there is no folder {folder}"

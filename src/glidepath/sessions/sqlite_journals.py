@@ -94,15 +94,15 @@ class SqliteJournals:
         if heads is None:
             number, digest = self._last(connection, row[9])
         else:
-            number, digest = heads.get(row[9]) or self._last_placed(connection, row[9])
+            number, digest = heads.get(row[9]) or self._find_last_place(connection, row[9])
         return entry if number <= entry.head else replace(entry, head=number, hash=digest)
 
     def _last(self, connection: Connection, key: int) -> tuple[int, bytes]:
         """The number and hash of the last commit."""
-        row = connection.execute(_LAST_NEW, (self._indexed(connection), key)).fetchone()
-        return self._last_placed(connection, key) if row is None else (row[0], blob(row[1]))
+        row = connection.execute(_LAST_NEW, (self._count_indexed(connection), key)).fetchone()
+        return self._find_last_place(connection, key) if row is None else (row[0], blob(row[1]))
 
-    def _last_placed(self, connection: Connection, key: int) -> tuple[int, bytes]:
+    def _find_last_place(self, connection: Connection, key: int) -> tuple[int, bytes]:
         row = connection.execute(_LAST_PLACE, (key,)).fetchone()
         return (0, b"") if row is None else (row[0], blob(row[1]))
 
@@ -113,11 +113,11 @@ class SqliteJournals:
         if sum(row[4] is not None for row in rows) < _FEW:
             return None
         found = connection.execute(
-            "SELECT session, number, hash FROM commits WHERE seq > ? ORDER BY seq", (self._indexed(connection),)
+            "SELECT session, number, hash FROM commits WHERE seq > ? ORDER BY seq", (self._count_indexed(connection),)
         )
         return {key: (number, blob(digest)) for key, number, digest in found}
 
-    def _indexed(self, connection: Connection) -> int:
+    def _count_indexed(self, connection: Connection) -> int:
         row = connection.execute(_INDEXED).fetchone()
         return 0 if row is None else row[0]
 
@@ -127,7 +127,7 @@ class SqliteJournals:
         """Bring `places` up to date once it is far behind the commit `seq`: in the order of sessions, page by page."""
         if seq - self._known_place < _BATCH:
             return
-        execute, known = connection.execute, self._indexed(connection)
+        execute, known = connection.execute, self._count_indexed(connection)
         if seq - known >= _BATCH:
             execute(
                 "INSERT INTO places(session, number, seq) SELECT session, number, seq FROM commits "
@@ -145,7 +145,7 @@ class SqliteJournals:
             "DELETE FROM commits WHERE seq IN (SELECT seq FROM places WHERE session = ? AND number > ?)", (key, after)
         )
         execute("DELETE FROM places WHERE session = ? AND number > ?", (key, after))
-        known = self._indexed(connection)
+        known = self._count_indexed(connection)
         execute("DELETE FROM commits WHERE seq > ? AND session = ? AND number > ?", (known, key, after))
         execute("UPDATE indexed SET seq = min(seq, (SELECT coalesce(max(seq), 0) FROM commits))")
         self._known_place = 0
@@ -164,7 +164,7 @@ class SqliteJournals:
             connection.execute("BEGIN")  # one snapshot for all of it; the caller ends it
             entry, key, _ = self._row(connection, session_id)
             rows = connection.execute(_PLACED, (key, since)).fetchall()
-            rows += connection.execute(_NEW, (self._indexed(connection), key, since)).fetchall()
+            rows += connection.execute(_NEW, (self._count_indexed(connection), key, since)).fetchall()
             return entry, tuple([Commit(number, blob(body), blob(digest)) for number, body, digest in rows])
 
         self._file.must_exist(session_id)
@@ -176,7 +176,7 @@ class SqliteJournals:
         def work(connection: Connection) -> list[Commit]:
             connection.execute("BEGIN")
             _, key, _ = self._row(connection, session_id)
-            known, execute = self._indexed(connection), connection.execute
+            known, execute = self._count_indexed(connection), connection.execute
             found: list[Commit] = []
             for number in numbers:
                 row = (

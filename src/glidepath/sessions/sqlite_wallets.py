@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from glidepath import _wire
 from glidepath.errors import StoreError
 from glidepath.sessions import books
-from glidepath.sessions.book_rows import BillRow, Book, HoldRow, PeriodRow, WalletRow
+from glidepath.sessions.book_rows import BillRow, HoldRow, PeriodRow, WalletRow, WalletTransaction
 from glidepath.sessions.sqlite_file import READ_ONLY, code_of
 from glidepath.sessions.sqlite_journals import SqliteJournals
-from glidepath.sessions.wallet_desk import Rows, WalletDesk
+from glidepath.sessions.wallet_desk import Rows, WalletService
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -33,12 +33,12 @@ _FORGET = (  # as `books.forgotten` says
 R = TypeVar("R")
 
 
-class SqliteWallets(WalletDesk, SqliteJournals):
+class SqliteWallets(WalletService, SqliteJournals):
     """Wallets beside the journals, in the same file and the same transactions."""
 
     _draws: set[str]  # the holds of this process that are drawn on
 
-    async def _held_open(self, key: str) -> None:
+    async def _keep_open(self, key: str) -> None:
         self._draws.add(key)
 
     async def _let_close(self, key: str) -> None:
@@ -51,14 +51,14 @@ class SqliteWallets(WalletDesk, SqliteJournals):
 
     # --- rows ---------------------------------------------------------------------------------------------------
 
-    def _must_have_begun(self) -> None:
+    def _require_file(self) -> None:
         if not self._file.exists():  # reading must not make a file
             raise StoreError(f"there are no wallets at {self.path}", kind="missing")
 
-    async def _lend(self, rows: Rows, work: Callable[[Book], T]) -> T:
+    async def _lend(self, rows: Rows, work: Callable[[WalletTransaction], T]) -> T:
         makes = bool(rows.line) or rows.makes
         if not makes:
-            self._must_have_begun()
+            self._require_file()
 
         def all_of_it(connection: Connection) -> T:
             book = _read(connection, rows, self._clock())
@@ -79,18 +79,18 @@ class SqliteWallets(WalletDesk, SqliteJournals):
             rows = connection.execute("SELECT * FROM wallet_holds WHERE ended = 0 OR session IS NOT NULL").fetchall()
             return now, [hold_row(row) for row in rows]
 
-        self._must_have_begun()
+        self._require_file()
         return await self._ask(work)  # type: ignore[no-any-return]
 
     async def _remove_wallet(self, name: str) -> None:
         def work(connection: Connection) -> None:
             book = _read(connection, Rows(wallets=(name,), whole=True), self._clock())
             parent = connection.execute("SELECT 1 FROM wallets WHERE parent = ?", (name,)).fetchone() is not None
-            books.gone(book, name, parent=parent)
+            books.check_removable(book, name, parent=parent)
             connection.execute("DELETE FROM wallets WHERE name = ?", (name,))
             connection.execute("DELETE FROM wallet_periods WHERE name = ?", (name,))
 
-        self._must_have_begun()
+        self._require_file()
         await self._ask(work)
 
     # --- what the store has -------------------------------------------------------------------------------------
@@ -99,8 +99,8 @@ class SqliteWallets(WalletDesk, SqliteJournals):
         raise NotImplementedError
 
 
-def _read(connection: Connection, rows: Rows, now: float) -> Book:
-    book = Book(now)
+def _read(connection: Connection, rows: Rows, now: float) -> WalletTransaction:
+    book = WalletTransaction(now)
     execute = connection.execute
     places = set(book.line(rows.line))
     for key in rows.keys:
@@ -132,7 +132,7 @@ def _read(connection: Connection, rows: Rows, now: float) -> Book:
     return book
 
 
-def _write(connection: Connection, book: Book) -> None:
+def _write(connection: Connection, book: WalletTransaction) -> None:
     for wallet in book.wallets.values():
         if book.is_changed(wallet):
             connection.execute(_PUT_WALLET, of_wallet(wallet))
@@ -153,7 +153,7 @@ def _write(connection: Connection, book: Book) -> None:
 # --- rows of a table, in the order of its columns; PostgreSQL's tables have the same ------------------------------
 
 
-def _checked(kind: type[R], **fields: object) -> R:
+def _make_row(kind: type[R], **fields: object) -> R:
     """A row with the right types; raises `WireError` for any other, which we never wrote."""
     return _wire.convert(fields, kind)  # type: ignore[no-any-return]
 
@@ -162,7 +162,7 @@ def wallet_row(row: Iterable[Any]) -> WalletRow:
     """From the table."""
     name, per, parent, tokens, money, ruled_tokens, ruled_money, closed = row
     most, ruled = (tokens, money), (ruled_tokens, ruled_money)
-    return _checked(WalletRow, name=name, per=per, parent=parent, most=most, ruled=ruled, closed=bool(closed))
+    return _make_row(WalletRow, name=name, per=per, parent=parent, most=most, ruled=ruled, closed=bool(closed))
 
 
 def of_wallet(row: WalletRow) -> tuple[Any, ...]:
@@ -173,7 +173,7 @@ def of_wallet(row: WalletRow) -> tuple[Any, ...]:
 def period_row(row: Iterable[Any]) -> PeriodRow:
     """From the table."""
     name, period, tokens, money, held_tokens, held_money, firm_tokens, firm_money, *disputed = row
-    return _checked(
+    return _make_row(
         PeriodRow,
         name=name,
         period=period,
@@ -192,7 +192,7 @@ def of_period(row: PeriodRow) -> tuple[Any, ...]:
 def hold_row(row: Iterable[Any]) -> HoldRow:
     """From the table."""
     key, leg, owner, session_id, expires, line, *amounts = row
-    return _checked(
+    return _make_row(
         HoldRow,
         key=key,
         leg=leg,
@@ -220,7 +220,7 @@ def of_hold(row: HoldRow) -> tuple[Any, ...]:
 def bill_row(row: Iterable[Any]) -> BillRow:
     """From the table."""
     bill_id, key, line, at, *amount = row
-    return _checked(BillRow, id=bill_id, key=key, line=_read_line(line), at=at, amount=tuple(amount))
+    return _make_row(BillRow, id=bill_id, key=key, line=_read_line(line), at=at, amount=tuple(amount))
 
 
 def of_bill(row: BillRow) -> tuple[Any, ...]:

@@ -16,7 +16,15 @@ from glidepath.messages import AssistantMessage, StopReason
 from glidepath.outcome import RunResult, Snapshot
 from glidepath.run import Run
 from glidepath.run.account import Account
-from glidepath.run.snapshot import PARTS, as_kept, children_spent, configured, fallbacks_spent, guard_state, on_budget
+from glidepath.run.snapshot import (
+    PARTS,
+    freeze_field,
+    guard_state,
+    name_configured_model,
+    on_budget,
+    sum_child_spending,
+    sum_fallback_spending,
+)
 from glidepath.sessions.changes import diff
 
 
@@ -55,7 +63,7 @@ def count(run: Run) -> tuple[float, Counters]:
     turn = run.turn
     spend = run.spend
     voice = run.voice
-    account = spend.account if not spend.other_accounts else _configured_account(run)
+    account = spend.account if not spend.other_accounts else _find_configured_account(run)
     # Rounded to milliseconds and microseconds, as `round` does it, at a tenth of its cost.
     return (voice.now() * 1e3 + 0.5) // 1.0 / 1e3, Counters(
         ((run.watch.time() - run.terms.started_at) * 1e6 + 0.5) // 1.0 / 1e6,
@@ -79,9 +87,9 @@ def count(run: Run) -> tuple[float, Counters]:
     )
 
 
-def _configured_account(run: Run) -> Account:
+def _find_configured_account(run: Run) -> Account:
     """The account of the configured model, whichever is in use."""
-    name = configured(run)
+    name = name_configured_model(run)
     return run.spend.account if run.plan.model_name == name else run.spend.other_accounts.get(name) or Account()
 
 
@@ -118,7 +126,7 @@ _READ: Mapping[str, Callable[[Run], Any]] = {
     "descendants": attrgetter("meter.descendants"),
     "disputed": attrgetter("meter.disputed"),
     "on_budget": on_budget,
-    "children_spent": children_spent,
+    "children_spent": sum_child_spending,
     "violations": attrgetter("audit.violations"),
     # While a run runs it has not ended: these say so of one that continues after its end.
     **{name: _always(getattr(_EMPTY, name)) for name in _ENDED},
@@ -169,7 +177,7 @@ class StateChanges:
         saved = self._saved
         for name in sorted(run.take_unsaved(), key=_PLACE):
             old = saved[name] if name in saved else getattr(self._base, name)
-            saved[name] = new = as_kept(_READ[name](run))
+            saved[name] = new = freeze_field(_READ[name](run))
             patch = diff(old, new) if name != "children" else _more_children(old, new)
             if patch is not None:  # a field may be written and be as it was
                 changed[name] = patch
@@ -185,7 +193,7 @@ class StateChanges:
 
     def _take_fallbacks(self, run: Run, changed: dict[str, Any]) -> None:
         """The cost of models other than the configured one grows while one of them is in use."""
-        spent = fallbacks_spent(run)
+        spent = sum_fallback_spending(run)
         if spent != self._spent:
             changed["fallbacks_spent"] = diff(self._spent, spent)
             self._spent = spent
@@ -208,12 +216,12 @@ class StateChanges:
             if before is _BY_ITSELF:
                 news = circles.take_changes()
                 if news is None:  # something repeats: from now on it takes a closer look
-                    known[name] = copied = _copied(state)
+                    known[name] = copied = _copy_deep(state)
                     patches[name] = ("=", copied)
                 elif news:
                     patches[name] = ("{", news, ())
             elif state != before:
-                known[name] = copied = _copied(state)
+                known[name] = copied = _copy_deep(state)
                 patches[name] = diff(before, copied)
                 if circles is not None and name == circles.name and circles.take_changes() is not None:
                     known[name] = _BY_ITSELF
@@ -221,12 +229,12 @@ class StateChanges:
             changed["guards"] = ("{", patches, ())
 
 
-def _copied(value: object) -> Any:
+def _copy_deep(value: object) -> Any:
     """A deep copy; the state of guards is small."""
     if value.__class__ is dict:
-        return {key: _copied(inner) for key, inner in value.items()}
+        return {key: _copy_deep(inner) for key, inner in value.items()}
     if value.__class__ is list:
-        return [_copied(inner) for inner in value]
+        return [_copy_deep(inner) for inner in value]
     return value
 
 

@@ -14,7 +14,7 @@ from urllib.parse import quote
 
 from glidepath._wire import Value
 from glidepath.errors import ConfigurationError, StoreError
-from glidepath.plurals import how_many
+from glidepath.plurals import pluralize
 from glidepath.sessions.finding import remove_unfinished
 from glidepath.sessions.owner import GONE, free
 from glidepath.sessions.postgres import PostgresStore
@@ -116,7 +116,7 @@ def now_in(store: SessionStore) -> float:
 
 
 @contextmanager
-def _opened(path: str | Path) -> Iterator[sqlite3.Connection]:
+def _open_database(path: str | Path) -> Iterator[sqlite3.Connection]:
     """A connection to an existing file; SQLite's errors are explained."""
     try:
         with closing(
@@ -124,7 +124,7 @@ def _opened(path: str | Path) -> Iterator[sqlite3.Connection]:
         ) as connection:
             yield connection
     except sqlite3.Error as error:
-        raise SqliteFile(str(path)).explained(error) from error
+        raise SqliteFile(str(path)).translate_error(error) from error
     except OSError as error:
         raise StoreError(f"{path}: {error}", kind="unavailable") from error
 
@@ -143,10 +143,10 @@ def _copy(source: str, place: Path) -> BackedUp:
     except OSError as error:
         raise ConfigurationError(f"{place} cannot be made: {error.strerror}") from None
     try:
-        with _opened(source) as connection:
+        with _open_database(source) as connection:
             # One read transaction, in which others write on. The copy has no free pages: nothing deleted is in it.
             connection.execute("VACUUM INTO ?", (str(partial),))
-        with _opened(partial) as copy:
+        with _open_database(partial) as copy:
             copy.execute("BEGIN IMMEDIATE")
             identity = renew_identity(copy)
             copy.execute("COMMIT")
@@ -179,12 +179,12 @@ def _sync(path: Path) -> None:
 def _shrink(path: str, flying: list[str]) -> tuple[int, int, bool]:
     """Make the file smaller; returns its size with its log before and after, and whether the log is empty."""
     before = _size(path)
-    with _opened(path) as connection:
+    with _open_database(path) as connection:
         if connection.execute("PRAGMA auto_vacuum").fetchone()[0] == _INCREMENTAL:
             while connection.execute("PRAGMA freelist_count").fetchone()[0]:
                 connection.execute(f"PRAGMA incremental_vacuum({_SLICE})").fetchall()
         elif flying:
-            what = f"{path} has {how_many(len(flying), 'run')} in flight, such as {flying[0]!r:.80}"
+            what = f"{path} has {pluralize(len(flying), 'run')} in flight, such as {flying[0]!r:.80}"
             raise StoreError(f"{what}: compact it when they have ended", kind="busy")
         else:
             connection.execute(f"PRAGMA auto_vacuum = {_INCREMENTAL}")  # from now on a slice at a time will do

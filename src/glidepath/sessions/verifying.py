@@ -13,12 +13,12 @@ from urllib.parse import quote
 
 from glidepath._wire import Value
 from glidepath.errors import StoreError
-from glidepath.sessions.archive import verified_journal
+from glidepath.sessions.archive import verify_journal
 from glidepath.sessions.cards import is_half_copy
 from glidepath.sessions.owner import LEASE, free
 from glidepath.sessions.sqlite import SqliteStore
 from glidepath.sessions.upkeep import now_in, store_inside
-from glidepath.sessions.wallet_desk import WalletDesk
+from glidepath.sessions.wallet_desk import WalletService
 from glidepath.spi.sessions import Entry, SessionStore
 
 _HARMLESS = ("unfinished", "lease")
@@ -70,7 +70,7 @@ async def verify(store: SessionStore) -> Verified:
         found, count = await _look_at(inner, entry)
         problems += found
         commits += count
-    if isinstance(inner, WalletDesk):
+    if isinstance(inner, WalletService):
         wallets, found = await _look_at_wallets(inner)
         problems += found
     return Verified(sessions=len(entries), commits=commits, wallets=wallets, problems=tuple(problems))
@@ -100,7 +100,7 @@ async def _look_at(store: SessionStore, listed: Entry) -> tuple[list[Problem], i
         if entry.summary.get("rewinding"):
             what = "its rewind was not finished: rewind it again"
             return [Problem(where=name, kind="unfinished", what=what)], len(commits)
-        verified_journal(entry, commits)
+        verify_journal(entry, commits)
     except StoreError as error:
         if error.kind == "missing":  # it was deleted meanwhile
             return [], 0
@@ -119,7 +119,7 @@ def _lease_problem(store: SessionStore, entry: Entry, now: float) -> list[Proble
     return [Problem(where=entry.session_id, kind="lease", what=what)]
 
 
-async def _look_at_wallets(desk: WalletDesk) -> tuple[int, list[Problem]]:
+async def _look_at_wallets(desk: WalletService) -> tuple[int, list[Problem]]:
     """What does not add up, twice: a run that draws between two readings is not a mistake."""
     try:
         count, first = await desk.wallet_errors()

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 from glidepath._wire import Value
 from glidepath.sessions import bills, books
-from glidepath.sessions.book_rows import BillRow, Book, HoldRow, PeriodRow, WalletRow
+from glidepath.sessions.book_rows import BillRow, HoldRow, PeriodRow, WalletRow, WalletTransaction
 from glidepath.sessions.session_ids import is_keepable, keepable
 from glidepath.spi.wallets import DisputedBill, Grant, Hold, OverdueHold, Wallet, WalletDraw, WalletTerms
 
@@ -35,13 +35,13 @@ class Rows(Value, frozen=True, kw_only=True):
     """It makes wallets where there may be none."""
 
 
-class WalletDesk:
+class WalletService:
     """The methods of a `WalletStore`. A store derives from it and lends rows."""
 
     _lease: float
 
     @abstractmethod
-    async def _lend(self, rows: Rows, work: Callable[[Book], T]) -> T:
+    async def _lend(self, rows: Rows, work: Callable[[WalletTransaction], T]) -> T:
         """Read these rows, let `work` change them, write what it changed: one transaction, or nothing on an error.
 
         A store that cannot know whether it was written may do it again, with `Book.again` set.
@@ -58,7 +58,7 @@ class WalletDesk:
     async def _remove_wallet(self, name: str) -> None:
         """Delete a wallet and its accounts, if nothing is held there and it has no children."""
 
-    async def _held_open(self, key: str) -> None:
+    async def _keep_open(self, key: str) -> None:
         """A hold is drawn on for the first time in this process."""
 
     async def _let_close(self, key: str) -> None:
@@ -66,14 +66,14 @@ class WalletDesk:
 
     async def draw(self, hold: Hold, want: WalletDraw) -> Grant:
         """Take out what a call may cost; see `WalletStore`."""
-        await self._held_open(hold.key)
+        await self._keep_open(hold.key)
         rows = Rows(keys=(hold.key,), wallets=tuple(one.name for one in hold.line), line=hold.line)
         return await self._lend(rows, lambda book: books.draw(book, hold, want, self._lease))
 
     async def open_wallets(self, line: Sequence[WalletTerms]) -> None:
         """Make the wallets that are new."""
         rows = Rows(wallets=tuple(one.name for one in line), line=tuple(line))
-        await self._lend(rows, lambda book: books.opened(book, line))
+        await self._lend(rows, lambda book: books.open_wallets(book, line))
 
     async def settle(self, hold: Hold, tokens: int, money: int, *, disputed: tuple[int, int] = (0, 0)) -> bool:
         """The run is over."""
@@ -86,7 +86,7 @@ class WalletDesk:
     async def overdue(self) -> Sequence[OverdueHold]:
         """The holds that should be written off."""
         now, rows = await self._live_holds()
-        return books.overdue(rows, now)
+        return books.list_overdue_holds(rows, now)
 
     async def write_off(
         self, hold: OverdueHold, tokens: int | None, money: int | None, *, disputed: tuple[int, int] = (0, 0)
@@ -102,21 +102,21 @@ class WalletDesk:
         _, holds = await self._live_holds()
         wanted = () if name is None else (name,)
 
-        def work(book: Book) -> list[Wallet]:
+        def work(book: WalletTransaction) -> list[Wallet]:
             accounts = list(book.periods.values())
-            return [books.shown(book.wallets[one], accounts, holds, book.now) for one in sorted(book.wallets)]
+            return [books.describe_wallet(book.wallets[one], accounts, holds, book.now) for one in sorted(book.wallets)]
 
         return await self._lend(Rows(wallets=wanted, whole=True, everything=name is None), work)
 
     async def set_wallet(self, name: str, *, max_tokens: int | None, max_money: int | None) -> None:
         """An operator's limits."""
         await self._lend(
-            Rows(wallets=(keepable(name),)), lambda book: books.overruled(book, name, (max_tokens, max_money))
+            Rows(wallets=(keepable(name),)), lambda book: books.override_limits(book, name, (max_tokens, max_money))
         )
 
     async def close_wallet(self, name: str, *, closed: bool = True) -> None:
         """Refuse every further draw, or allow them again."""
-        await self._lend(Rows(wallets=(keepable(name),)), lambda book: books.closed(book, name, shut=closed))
+        await self._lend(Rows(wallets=(keepable(name),)), lambda book: books.close_wallet(book, name, shut=closed))
 
     async def remove_wallet(self, name: str) -> None:
         """Forget a wallet."""
@@ -127,7 +127,7 @@ class WalletDesk:
         if name is not None and not is_keepable(name):
             return []
 
-        def read(book: Book) -> list[DisputedBill]:
+        def read(book: WalletTransaction) -> list[DisputedBill]:
             found = [bills.describe_bill(row) for row in book.bills.values()]
             return sorted([bill for bill in found if name is None or name in bill.wallets], key=lambda bill: bill.at)
 
@@ -142,7 +142,7 @@ class WalletDesk:
     async def wallet_errors(self) -> tuple[int, dict[str, str]]:
         """How many wallets there are, and what does not add up in any of them, by its name."""
 
-        def read(book: Book) -> WalletRows:
+        def read(book: WalletTransaction) -> WalletRows:
             return list(book.wallets.values()), list(book.periods.values()), list(book.bills.values())
 
         _, holds = await self._live_holds()
@@ -150,22 +150,22 @@ class WalletDesk:
         return len(wallets), books.errors_in(wallets, accounts, holds, bills)
 
 
-class MemoryWallets(WalletDesk):
+class MemoryWallets(WalletService):
     """Wallets in memory."""
 
     _clock: Callable[[], float]
     _lock: threading.Lock
 
     def __init__(self) -> None:
-        self._book = Book(0.0)
+        self._book = WalletTransaction(0.0)
 
-    async def _lend(self, rows: Rows, work: Callable[[Book], T]) -> T:
+    async def _lend(self, rows: Rows, work: Callable[[WalletTransaction], T]) -> T:
         with self._lock:
             book = self._book
             book.now = self._clock()
             wanted = book
             if rows.whole and not rows.everything:
-                wanted = Book(book.now)
+                wanted = WalletTransaction(book.now)
                 wanted.wallets = {name: book.wallets[name] for name in rows.wallets if name in book.wallets}
                 wanted.periods, wanted.bills = book.periods, book.bills
             done = work(wanted)
@@ -180,13 +180,13 @@ class MemoryWallets(WalletDesk):
     async def _live_holds(self) -> tuple[float, Sequence[HoldRow]]:
         with self._lock:
             now, holds = self._clock(), self._book.holds
-            for row in [row for row in holds.values() if books.forgotten(row, now)]:
+            for row in [row for row in holds.values() if books.is_forgettable(row, now)]:
                 del holds[row.key]
             return now, [row for row in holds.values() if not row.ended or row.session_id is not None]
 
     async def _remove_wallet(self, name: str) -> None:
         with self._lock:
             book = self._book
-            books.gone(book, name, parent=any(row.parent == name for row in book.wallets.values()))
+            books.check_removable(book, name, parent=any(row.parent == name for row in book.wallets.values()))
             del book.wallets[name]
             book.periods = {place: row for place, row in book.periods.items() if place[0] != name}

@@ -85,7 +85,7 @@ def simulate(
     and the last flight. Specimens that need real time run once, and not at all with `real_time=False`.
     """
     config = _config(subject)
-    chosen = _chosen(only)
+    chosen = _choose_specimens(only)
     skipped = tuple(kind.name for kind in chosen if kind.needs_tools and not config.tools)
     kinds, numbers = [kind for kind in chosen if kind.name not in skipped], _seeds(seeds)
     plan = [(kind, seed) for seed in numbers for kind in kinds if not kind.real_time]
@@ -141,7 +141,7 @@ def _seeds(seeds: object) -> tuple[int, ...]:
     )
 
 
-def _chosen(only: Sequence[str]) -> list[type[Specimen]]:
+def _choose_specimens(only: Sequence[str]) -> list[type[Specimen]]:
     if isinstance(only, str):
         only = (only,)
     known = {kind.name for kind in SPECIMENS} | {kind.family for kind in SPECIMENS}

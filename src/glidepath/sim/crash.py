@@ -36,7 +36,7 @@ class KilledWorld(SimWorld):
 
     def _stand_in(self, original: Tool) -> Tool:
         async def stand_in(**arguments: object) -> str:
-            self.started()
+            self.count_tool_start()
             with self._effects.open("ab") as file:
                 file.write(encode({original.name: arguments}) + b"\n")
             if self._deadly and self.tools_started > 1:
@@ -54,16 +54,16 @@ def fly_twice(
     with TemporaryDirectory(prefix="glidepath-sim-") as folder:
         effects, journal = Path(folder) / "effects", Path(folder) / "journal.db"
         effects.touch()
-        _killed(config, kind, seed, effects, journal)
+        _run_and_kill(config, kind, seed, effects, journal)
         world = KilledWorld(config, kind(), Random(seed), effects, deadly=False)  # noqa: S311 - for tests
-        result = asyncio.run(_resumed(world, journal, sink))
+        result = asyncio.run(_resume_run(world, journal, sink))
         lines = effects.read_bytes().splitlines()
     idempotent = {tool.name.encode() for tool in config.tools if tool.idempotent}
     twice = {line for line in lines if lines.count(line) > 1 and not any(b'"%b"' % name in line for name in idempotent)}
     return world, result, time.monotonic() - began, tuple(sorted(line.decode() for line in twice))
 
 
-def _killed(config: LoopConfig, kind: type[Specimen], seed: int, effects: Path, journal: Path) -> None:
+def _run_and_kill(config: LoopConfig, kind: type[Specimen], seed: int, effects: Path, journal: Path) -> None:
     with warnings.catch_warnings():  # later Pythons warn of threads: the child runs its own loop and ends by a signal
         warnings.simplefilter("ignore", DeprecationWarning)
         child = os.fork()
@@ -84,19 +84,19 @@ def _killed(config: LoopConfig, kind: type[Specimen], seed: int, effects: Path, 
 
 async def _first_leg(world: SimWorld, journal: Path) -> None:
     agent = Agent(replace(world.configuration(None), store=SqliteStore(str(journal))))
-    await approved(agent, await agent.run(PROMPT, session=SESSION))
+    await approve_all(agent, await agent.run(PROMPT, session=SESSION))
 
 
-async def _resumed(world: SimWorld, journal: Path, sink: object) -> RunResult:
+async def _resume_run(world: SimWorld, journal: Path, sink: object) -> RunResult:
     store = SqliteStore(str(journal))
     agent = world.agent = Agent(replace(world.configuration(sink), store=store))
     try:
-        return await approved(agent, await agent.resume(SESSION))
+        return await approve_all(agent, await agent.resume(SESSION))
     finally:
         await store.close()
 
 
-async def approved(agent: Agent, result: RunResult, cancel: CancelToken | None = None) -> RunResult:
+async def approve_all(agent: Agent, result: RunResult, cancel: CancelToken | None = None) -> RunResult:
     """Approve every pending call until the run ends."""
     for _ in range(APPROVALS):
         if result.outcome is not LoopOutcome.PAUSED:

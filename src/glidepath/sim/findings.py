@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from glidepath._wire import Value, replace
 from glidepath.agent import LoopConfig
-from glidepath.plurals import how_many
+from glidepath.plurals import pluralize
 from glidepath.sim.flight import Flight
 from glidepath.sim.sim_world import CEILING
 
@@ -109,7 +109,7 @@ class Finding(Value, frozen=True, kw_only=True):
 def find(config: LoopConfig, flights: Sequence[Flight]) -> tuple[Finding, ...]:
     """All findings, the holes first."""
     refusals = {flight.refused for flight in flights if flight.refused}
-    found = [_refused(text, flights) for text in sorted(refusals)]
+    found = [_make_refused_finding(text, flights) for text in sorted(refusals)]
     flown = [flight for flight in flights if not flight.refused]
     codes = sorted({code for flight in flown for code in flight.problems})
     for code in codes:
@@ -129,9 +129,9 @@ def _finding(code: str, flights: Iterable[Flight], what: str = "") -> Finding:
     seen = what
     if not seen and worst is not None:
         seen = (
-            f"seen in {how_many(len(hit), 'flight')}, {'at its worst in' if len(hit) > 1 else 'in'} {worst.specimen} "
+            f"seen in {pluralize(len(hit), 'flight')}, {'at its worst in' if len(hit) > 1 else 'in'} {worst.specimen} "
             f"(seed {worst.seed}): "
-            f"{how_many(worst.calls, 'call')}, {how_many(worst.tokens, 'token')}, "
+            f"{pluralize(worst.calls, 'call')}, {pluralize(worst.tokens, 'token')}, "
             f"{worst.seconds:g} s, {worst.outcome or 'no result'}"
         )
     return Finding(
@@ -144,7 +144,7 @@ def _finding(code: str, flights: Iterable[Flight], what: str = "") -> Finding:
     )
 
 
-def _refused(text: str, flights: Sequence[Flight]) -> Finding:
+def _make_refused_finding(text: str, flights: Sequence[Flight]) -> Finding:
     hit = [flight for flight in flights if flight.refused == text]
     return replace(_finding(hit[0].problems[0], hit, "this configuration cannot take off"), advice=text)
 

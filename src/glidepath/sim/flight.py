@@ -13,11 +13,11 @@ from random import Random
 
 from glidepath._wire import Value, encode, replace
 from glidepath.agent import Agent, LoopConfig
-from glidepath.errors import ConfigurationError, told
+from glidepath.errors import ConfigurationError, describe_error
 from glidepath.events import BudgetSettled, Event, GateApplied, GuardTripped, RunEnded, ToolStarted, TurnStarted
 from glidepath.outcome import ENDINGS, AgentState, LoopOutcome, RunResult
 from glidepath.sessions import Session
-from glidepath.sim.crash import PROMPT, approved, fly_twice
+from glidepath.sim.crash import PROMPT, approve_all, fly_twice
 from glidepath.sim.sim_world import CEILING, SimWorld
 from glidepath.spi.direct_observer import unreal
 from glidepath.testing import VirtualClock, VirtualTimeError, transcript_errors, work
@@ -89,7 +89,7 @@ class Trail:
         elif type(event) is ToolStarted:
             self._tools += 1
         elif type(event) is BudgetSettled:
-            self._burnt(event)
+            self._on_settled(event)
         if type(event) is RunEnded and event.parent_id is None:
             self.result = event.result
             self.ended += 1
@@ -100,7 +100,7 @@ class Trail:
         elif type(event) is GuardTripped and event.guard in GUARDS:
             self.noticed = True
 
-    def _burnt(self, event: BudgetSettled) -> None:
+    def _on_settled(self, event: BudgetSettled) -> None:
         _, tokens, money, _, _ = self.burn[-1] if self.burn else (0, 0, 0.0, 0, 0.0)
         paid = float(event.cost or 0)
         self.unforeseen = event if event.implausible else None
@@ -144,15 +144,15 @@ def _fly_twice(config: LoopConfig, kind: type[Specimen], seed: int) -> Flight:
     try:
         world, result, seconds, twice = fly_twice(config, kind, seed, trail)
     except ConfigurationError as error:
-        return _refused(config, kind, seed, error)
+        return _make_refused_flight(config, kind, seed, error)
     if trail.result is None:  # no tool started, so nothing killed it: the run had already ended
         trail.result, trail.ended = result, 1
-    flight = _judged(config, world, trail, seconds, raised="", left=[], seed=seed)
+    flight = _judge_flight(config, world, trail, seconds, raised="", left=[], seed=seed)
     problems = (*flight.problems, "repeated_effect") if twice else flight.problems
     return replace(flight, problems=problems, contained=flight.contained and not twice, journal="")
 
 
-def _refused(config: LoopConfig, kind: type[Specimen], seed: int, error: ConfigurationError) -> Flight:
+def _make_refused_flight(config: LoopConfig, kind: type[Specimen], seed: int, error: ConfigurationError) -> Flight:
     """A configuration that cannot start because its money limit has no price."""
     problem = "refused"
     if config.limits.max_cost is not None:
@@ -172,12 +172,12 @@ async def _fly(config: LoopConfig, kind: type[Specimen], seed: int, elapsed: Cal
         try:
             agent = world.agent = Agent(world.configuration(trail))
         except ConfigurationError as error:
-            return _refused(config, kind, seed, error)
+            return _make_refused_flight(config, kind, seed, error)
         before = work()
         raised = await _to_the_end(agent, world, trail, seed)
         seconds = elapsed()
         left = live_work(before) if trail.result is None or not trail.result.abandoned else []
-        return _judged(config, world, trail, seconds, raised=raised, left=left, seed=seed)
+        return _judge_flight(config, world, trail, seconds, raised=raised, left=left, seed=seed)
     finally:
         logs.disabled = quiet
 
@@ -192,7 +192,7 @@ async def _to_the_end(agent: Agent, world: SimWorld, trail: Trail, seed: int) ->
     except asyncio.CancelledError:
         raised = "" if trail.result is not None else "CancelledError without a result"
     except BaseException as error:
-        raised = told(error)
+        raised = describe_error(error)
     for task in beside:
         task.cancel()
     await asyncio.gather(*beside, return_exceptions=True)
@@ -201,7 +201,7 @@ async def _to_the_end(agent: Agent, world: SimWorld, trail: Trail, seed: int) ->
 
 async def _run(agent: Agent, world: SimWorld, seed: int) -> None:
     result = await agent.run(PROMPT, session=Session(f"flight_{seed}"), cancel=world.token)
-    await approved(agent, result, world.token)
+    await approve_all(agent, result, world.token)
 
 
 async def _too_long(world: SimWorld) -> None:
@@ -213,7 +213,7 @@ async def _too_long(world: SimWorld) -> None:
 # --- judging ------------------------------------------------------------------------------------------------------
 
 
-def _judged(
+def _judge_flight(
     config: LoopConfig, world: SimWorld, trail: Trail, seconds: float, *, raised: str, left: list[str], seed: int
 ) -> Flight:
     specimen, result = world.specimen, trail.result
@@ -229,7 +229,7 @@ def _judged(
         problems.append("left_running")
     cause = raised
     if result is not None:
-        problems += _told_wrong(config, world, trail, result)
+        problems += _find_wrong_claims(config, world, trail, result)
         cause = "" if result.cause is None else f"{result.cause.source}: {result.cause.reason}"
     contained = not any(problem.startswith(("over_", "runaway_", "unbounded_", "left_")) for problem in problems)
     return Flight(
@@ -290,7 +290,7 @@ def _is_overbilled(config: LoopConfig, trail: Trail, result: RunResult) -> bool:
     return trail.unforeseen is not None and any(crossed)
 
 
-def _told_wrong(config: LoopConfig, world: SimWorld, trail: Trail, result: RunResult) -> list[str]:
+def _find_wrong_claims(config: LoopConfig, world: SimWorld, trail: Trail, result: RunResult) -> list[str]:
     """What the result gets wrong: about its end, and about what the specimen did."""
     return [*_wrong_ends(config, world, trail, result), *_wrong_about(config, world, trail, result)]
 

@@ -8,7 +8,7 @@ from importlib.resources import files
 from typing import TYPE_CHECKING
 
 from glidepath.burndown import Burn, svg_burndown
-from glidepath.plurals import how_many
+from glidepath.plurals import pluralize
 from glidepath.sim.plots import CHARGED
 
 if TYPE_CHECKING:
@@ -26,9 +26,9 @@ def page(report: Report, *, title: str = "Flight report") -> str:
     rows = [flight for flight in flown if flight.seed == first or flight.problems]
     specimens = len({flight.specimen for flight in report.flights})
     outcomes = Counter(flight.outcome or "no result" for flight in flown).most_common()
-    tried = how_many(specimens, "scenario")
+    tried = pluralize(specimens, "scenario")
     if len(report.flights) != specimens:
-        tried += f", {how_many(len(report.flights), 'flight')}"
+        tried += f", {pluralize(len(report.flights), 'flight')}"
     sub = f"{tried}, {report.cpu_seconds:g} s of CPU time."
     parts = [
         f"<h1>{escape(title)}</h1>",

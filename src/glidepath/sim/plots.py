@@ -20,11 +20,11 @@ def text_plot(title: str, points: Sequence[tuple[Any, int]], total: int) -> list
     """One bar per line: a value, a bar for its share of the total, and the figures."""
     if not points or not total:
         return [f"{title}: nothing to plot"]
-    width = max(len(_shown(value)) for value, _ in points)
+    width = max(len(_format_value(value)) for value, _ in points)
     lines = [title]
     for value, count in points:
         bar = "#" * round(_WIDE * count / total)
-        lines.append(f"  {_shown(value):>{width}} |{bar:<{_WIDE}}| {100 * count // total:>3} % {count}/{total}")
+        lines.append(f"  {_format_value(value):>{width}} |{bar:<{_WIDE}}| {100 * count // total:>3} % {count}/{total}")
     return lines
 
 
@@ -40,7 +40,7 @@ def svg_plot(title: str, points: Sequence[tuple[Any, int]], total: int) -> str:
     line = " ".join(f"{x:.1f},{y:.1f}" for x, y in dots)
     marks = "".join(
         f'<circle cx="{x:.1f}" cy="{y:.1f}" r="3"/><text x="{x:.1f}" y="{_TOP + high + 16}" text-anchor="middle" '
-        f'font-size="10">{escape(_shown(value))}</text>'
+        f'font-size="10">{escape(_format_value(value))}</text>'
         for (x, y), (value, _) in zip(dots, points, strict=False)
     )
     rules = "".join(
@@ -56,5 +56,5 @@ def svg_plot(title: str, points: Sequence[tuple[Any, int]], total: int) -> str:
     )
 
 
-def _shown(value: object) -> str:
+def _format_value(value: object) -> str:
     return f"{value:,}" if isinstance(value, int) else f"{value:g}" if isinstance(value, float) else f"${value:f}"

@@ -79,13 +79,13 @@ class SimWorld:
 
     def _stand_in(self, original: Tool) -> Tool:
         async def stand_in(**_: object) -> Any:
-            return await self.specimen.work(self.started())
+            return await self.specimen.work(self.count_tool_start())
 
         def blocking(**_: object) -> Any:
-            return self.specimen.block(self.started())
+            return self.specimen.block(self.count_tool_start())
 
         async def reporting(**_: object) -> AsyncIterator[Any]:
-            async for value in self.specimen.progress(self.started()):
+            async for value in self.specimen.progress(self.count_tool_start()):
                 yield value
 
         if self.specimen.reports:
@@ -100,7 +100,7 @@ class SimWorld:
 
     def _extra(self, name: str) -> Tool:
         async def give(task: str, context: ToolContext) -> str:
-            self.started()
+            self.count_tool_start()
             assert self.agent is not None  # noqa: S101 - for the type checker
             work = context.spawn(self.agent, task) if name == "delegate" else self.agent.run(task)
             return (await work).text
@@ -166,7 +166,7 @@ class SimWorld:
                 self.runaway = self.runaway or what
                 raise RejectedError(f"the simulator ends this flight: {what}")
 
-    def started(self) -> int:
+    def count_tool_start(self) -> int:
         """A tool starts: how many have so far."""
         self.tools_started += 1
         self._hold(tool_calls=self.tools_started > CEILING.tool_calls)

@@ -47,7 +47,7 @@ class Tuning(Value, frozen=True, kw_only=True):
         return "\n".join(["[guardrails]", *[f"{name} = {value}" for name, value in self.proposed.items()]])
 
 
-async def stored_runs(store: SessionStore) -> tuple[list[Flown], list[str]]:
+async def read_runs(store: SessionStore) -> tuple[list[Flown], list[str]]:
     """Every run with tool calls in a store, including those of children; and the sessions that could not be read."""
     found, unreadable = await flown_runs(store, SessionQuery(roots=False))
     return [run for run in found if run.steps and run.outcome != LoopOutcome.PAUSED.value], unreadable
@@ -57,19 +57,19 @@ def tune(
     runs: Sequence[Flown], tools: Mapping[str, ToolTraits] | None = None, unreadable: Iterable[str] = ()
 ) -> Tuning:
     """Replay the runs at every setting. `tools` says which are polling or read-only; the others count as acting."""
-    settings = tuple([_replayed(runs, tools or {}, limit, value) for limit in LIMITS for value in LIMITS[limit]])
+    settings = tuple([_replay_guards(runs, tools or {}, limit, value) for limit in LIMITS for value in LIMITS[limit]])
     done = sum(run.outcome == LoopOutcome.DONE.value for run in runs)
     return Tuning(
         runs=len(runs),
         done=done,
         steps=sum(len(run.steps) for run in runs),
         settings=settings,
-        proposed={limit: _proposed(limit, done, settings) for limit in LIMITS},
+        proposed={limit: _propose_value(limit, done, settings) for limit in LIMITS},
         unreadable=tuple(unreadable),
     )
 
 
-def _proposed(limit: str, done: int, settings: Sequence[TunedSetting]) -> int:
+def _propose_value(limit: str, done: int, settings: Sequence[TunedSetting]) -> int:
     """The default when it leaves finished runs alone, else the lowest value above it that does, else the highest."""
     default: int = getattr(GuardrailsConfig(), limit)
     fitting = [
@@ -83,7 +83,7 @@ def _proposed(limit: str, done: int, settings: Sequence[TunedSetting]) -> int:
     return min(fitting, default=max(LIMITS[limit]))
 
 
-def _replayed(runs: Sequence[Flown], tools: Mapping[str, ToolTraits], limit: str, value: int) -> TunedSetting:
+def _replay_guards(runs: Sequence[Flown], tools: Mapping[str, ToolTraits], limit: str, value: int) -> TunedSetting:
     counts = dict.fromkeys(("done_nudged", "done_stopped", "others_nudged", "others_stopped"), 0)
     for run in runs:
         said = {action for _, action in guard_verdicts(run, limit, value, tools)}

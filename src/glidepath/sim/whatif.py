@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from glidepath import _wire
 from glidepath._wire import Value, replace
 from glidepath.agent import Limits
-from glidepath.agent.prices import checked_prices
+from glidepath.agent.prices import check_prices
 from glidepath.errors import ConfigurationError, StoreError
 from glidepath.guards.repetition import RepetitionGuard
 from glidepath.guards.streaks import ErrorStreakGuard
@@ -157,11 +157,11 @@ def session_runs(session_id: str, commits: Iterable[Commit]) -> Iterator[Flown]:
 def _runs(session_id: str, commits: Iterable[Commit], models: Mapping[str, str]) -> Iterator[Flown]:
     folded, commits = Folded(session_id), tuple(commits)
     moments: list[WhatIfMoment] = []
-    began, first, landings, copied, last_copied = None, 0, 0, 0, _last_copied(commits)
+    began, first, landings, copied, last_copied = None, 0, 0, 0, _find_last_copied(commits)
     for commit in commits:
         records = read(commit)
         if began is not None and _new_run(records):
-            yield from _flown(folded, began, moments, first, copied)
+            yield from _make_past_runs(folded, began, moments, first, copied)
             moments, began, landings, copied = [], None, 0, 0
         count = len(folded.messages)
         folded.take(records)
@@ -180,10 +180,10 @@ def _runs(session_id: str, commits: Iterable[Commit], models: Mapping[str, str])
         landings = latest.landing_calls
         copied = len(moments) if commit.number <= last_copied else copied
     if began is not None:
-        yield from _flown(folded, began, moments, first, copied)
+        yield from _make_past_runs(folded, began, moments, first, copied)
 
 
-def _last_copied(commits: Sequence[Commit]) -> int:
+def _find_last_copied(commits: Sequence[Commit]) -> int:
     """The number of the last commit that a fork copied, with the mark of the fork."""
     marks = [
         commit.number
@@ -223,7 +223,9 @@ def _moment(snapshot: Snapshot, model: str, models: Mapping[str, str]) -> WhatIf
     )
 
 
-def _flown(folded: Folded, began: Began, moments: Sequence[WhatIfMoment], first: int, copied: int) -> Iterator[Flown]:
+def _make_past_runs(
+    folded: Folded, began: Began, moments: Sequence[WhatIfMoment], first: int, copied: int
+) -> Iterator[Flown]:
     if not moments:
         return
     result = folded.result
@@ -274,7 +276,7 @@ def what_if(
     """
     if not isinstance(limits, Limits):
         raise ConfigurationError(f"limits must be Limits, not {limits!r:.80}")
-    checked, guards = checked_prices(prices), dict(guards or {})
+    checked, guards = check_prices(prices), dict(guards or {})
     for name, value in guards.items():
         if name not in GUARDS:
             raise ConfigurationError(f"guards: {name!r:.40} cannot be tried here; use one of {', '.join(GUARDS)}")
@@ -300,20 +302,23 @@ def _forecast(
     moments = [_own(moment) for moment in run.moments]
     costs = [_cost(moment, prices) for moment in moments]
     trips = [
-        *[_tripped(moments, costs, name, value - before.get(name, 0), limits) for name, value in _asked(limits)],
-        *[_guarded(run, name, value) for name, value in guards.items()],
+        *[
+            _find_first_trip(moments, costs, name, value - before.get(name, 0), limits)
+            for name, value in _list_limits(limits)
+        ],
+        *[_find_guard_stop(run, name, value) for name, value in guards.items()],
     ]
     first = min((trip for trip in trips if trip is not None), key=lambda trip: trip[1], default=None)
     whole = dollars(_own_cost(run, costs, len(costs)))
     if first is None:
-        return Forecast(run=run, cost=whole), {name: _used(moments[-1], costs[-1], name) for name in _SHARED}
+        return Forecast(run=run, cost=whole), {name: _amount_used(moments[-1], costs[-1], name) for name in _SHARED}
     by, reply = first
     if not reply:  # not even its first call would have been made
         return Forecast(run=run, cost=whole, trip=Trip(by=by, reply=0, tokens=0, cost=Decimal(0))), {}
     moment = moments[reply - 1]
     landing = moment.next_input + limits.landing_tokens
     spent = costs[reply - 1] + (costs[reply - 1] // moment.tokens if moment.tokens else 0) * landing
-    used = {name: _used(moment, spent, name) for name in _SHARED}
+    used = {name: _amount_used(moment, spent, name) for name in _SHARED}
     used["max_tokens"] += landing
     used["max_iterations"] += 1
     cost = dollars(spent - costs[reply - 1] + _own_cost(run, costs, reply) if reply > run.copied else 0)
@@ -341,7 +346,7 @@ def _own_cost(run: Flown, costs: Sequence[int], replies: int) -> int:
     return max(0, costs[replies - 1] - (costs[run.copied - 1] if run.copied else 0))
 
 
-def _asked(limits: Limits) -> list[tuple[str, float]]:
+def _list_limits(limits: Limits) -> list[tuple[str, float]]:
     found = [(name, getattr(limits, name)) for name in DIMENSIONS]
     return [(name, _figure(name, value)) for name, value in found if value is not None]
 
@@ -357,20 +362,20 @@ def _cost(moment: WhatIfMoment, prices: Mapping[str, Price]) -> int:
     return sum(prices[model].cost(usage) if model in prices else paid for model, usage, paid in moment.charges)
 
 
-def _tripped(
+def _find_first_trip(
     moments: Sequence[WhatIfMoment], costs: Sequence[int], name: str, limit: float, limits: Limits
 ) -> tuple[str, int] | None:
     """The reply after which this limit stops a run; None if it never does."""
     last = len(moments)
     for reply, (moment, cost) in enumerate(zip(moments, costs, strict=True), 1):
-        if _used(moment, cost, name) > limit:
+        if _amount_used(moment, cost, name) > limit:
             return name, reply - 1
-        if reply < last and _used(moment, cost, name) + _landing(moment, cost, name, limits) > limit:
+        if reply < last and _amount_used(moment, cost, name) + _landing(moment, cost, name, limits) > limit:
             return name, reply
     return None
 
 
-def _used(moment: WhatIfMoment, cost: int, name: str) -> float:
+def _amount_used(moment: WhatIfMoment, cost: int, name: str) -> float:
     figures = {
         "max_iterations": moment.turns,
         "max_tokens": moment.tokens,
@@ -393,7 +398,7 @@ def _landing(moment: WhatIfMoment, cost: int, name: str, limits: Limits) -> floa
     return limits.landing_time if name == "timeout" else 0
 
 
-def _guarded(run: Flown, name: str, value: int) -> tuple[str, int] | None:
+def _find_guard_stop(run: Flown, name: str, value: int) -> tuple[str, int] | None:
     stops = [reply for reply, action in guard_verdicts(run, name, value, {}) if action in ("withdraw", "land")]
     return (name, min(stops[0], len(run.moments))) if stops else None
 
@@ -422,7 +427,7 @@ _UNMARKED = _Unmarked()
 # --- every value of a limit ----------------------------------------------------------------------------------------
 
 
-def kept_at(
+def count_unaffected(
     runs: Sequence[Flown],
     name: str,
     values: Sequence[Any],
@@ -451,7 +456,7 @@ def spread(
     before = dict[str, float]()
     used = []
     for run in runs:
-        needed, whole = _needed(run, name, prices or {})
+        needed, whole = _find_needed_limit(run, name, prices or {})
         earlier = before.get(run.session_id, 0) if scope == "session" and name in _SHARED else 0
         before[run.session_id] = earlier + whole
         used += [earlier + needed] if run.answered and not run.is_copy else []
@@ -466,10 +471,10 @@ def spread(
     return sorted({max(1, round(value)) for value in values})
 
 
-def _needed(run: Flown, name: str, prices: Mapping[str, Price]) -> tuple[float, float]:
+def _find_needed_limit(run: Flown, name: str, prices: Mapping[str, Price]) -> tuple[float, float]:
     """The lowest value of a limit that does not stop a run, and how much of it the run used."""
     moments = [_own(moment) for moment in run.moments]
     pairs = [(moment, _cost(moment, prices)) for moment in moments]
-    room = [_used(moment, cost, name) + _landing(moment, cost, name, Limits()) for moment, cost in pairs[:-1]]
-    whole = _used(*pairs[-1], name)
+    room = [_amount_used(moment, cost, name) + _landing(moment, cost, name, Limits()) for moment, cost in pairs[:-1]]
+    whole = _amount_used(*pairs[-1], name)
     return max([whole, *room]), whole

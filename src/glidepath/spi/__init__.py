@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from glidepath.late import late
+from glidepath.late import lazy_attributes
 from glidepath.spi.constraints import Remaining, ResourceConstraint, ResourceContext
 from glidepath.spi.context import ContextStrategy, Shaped
 from glidepath.spi.guards import CallGuard, GuardVerdict, Recovery, Step, Stop, StopGuard
@@ -92,7 +92,7 @@ __all__ = [
 ]
 
 if not TYPE_CHECKING:  # type checkers see only public names
-    __getattr__ = late(
+    __getattr__ = lazy_attributes(
         __name__,
         session_catalog=("Catalog", "Excerpts", "SessionPage", "SessionQuery"),
         sessions=("Commit", "Entry", "Lease", "SessionStore", "Sign"),

@@ -34,6 +34,6 @@ class DirectObserver:
         """The handler for this kind of event; it never causes an event or starts a run. None: use `event_observer`."""
         return None
 
-    def _flushed(self) -> bool:
+    def _has_nothing_to_flush(self) -> bool:
         """Whether `flush` would find nothing to wait for."""
         return False

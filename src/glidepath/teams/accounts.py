@@ -6,7 +6,7 @@ from decimal import Decimal
 from typing import TYPE_CHECKING
 
 from glidepath._wire import replace
-from glidepath.agent.kin import used_in
+from glidepath.agent.kin import find_usage
 from glidepath.messages import Usage
 from glidepath.outcome import Snapshot, dollars
 from glidepath.sessions.session_ids import digest_of, home_of
@@ -26,7 +26,7 @@ def session_id(request_id: str, *parts: object) -> str:
     return f"{home}/{name if len(home) + len(name) < _LONGEST_ID else digest_of(name)}"
 
 
-async def audited(history: History, store: SessionStore) -> History:
+async def audit_history(history: History, store: SessionStore) -> History:
     """The history with everything its runs spent, by their journals; a call in flight is charged at its worst case.
 
     Raises `StoreError` when a journal cannot be read: unknown spending cannot be kept within a limit.
@@ -38,7 +38,7 @@ async def audited(history: History, store: SessionStore) -> History:
     for entry in await store.entries(f"{home_of(history.request.id)}/"):
         if entry.summary.get("parent"):
             continue  # a child: the journal of its parent includes it
-        used = await used_in(store, entry.session_id)
+        used = await find_usage(store, entry.session_id)
         if used is None:
             continue
         tokens, money = tokens + used.tokens, money + used.picodollars

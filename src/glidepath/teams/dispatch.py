@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from glidepath.outcome import AgentState, LoopOutcome
 from glidepath.teams.plan_run import Pick, PlanRun
-from glidepath.teams.step_run import StepRun, refused, why
+from glidepath.teams.step_run import StepRun, make_refusal, why
 from glidepath.teams.team import Member, Team
 from glidepath.teams.team_run import TeamRun
 from glidepath.teams.values import StepOutcome, StepState, TeamExecutionRequest, TeamResult, TeamStep
@@ -53,7 +53,9 @@ async def _perform(plan: PlanRun, step: StepRun) -> StepOutcome | None:
             landed = result.outcome is LoopOutcome.WRAPPED_UP and result.state is not AgentState.COMPLETED
             return step.outcome(StepState.DEGRADED if landed else StepState.COMPLETED, why(result) if landed else "")
         step.judged(
-            refused("the step's time is up", exceeded=True) if step.expired else refused(f"{why(result)}; try again")
+            make_refusal("the step's time is up", exceeded=True)
+            if step.expired
+            else make_refusal(f"{why(result)}; try again")
         )
         if not (step.attempts >= rounds or step.expired or step.out_of_budget):
             return None

@@ -11,16 +11,16 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from glidepath._wire import Value, replace
 from glidepath.agent import Agent
-from glidepath.errors import ConfigurationError, shown, told
+from glidepath.errors import ConfigurationError, describe_error, short_repr
 from glidepath.foreign_errors import log_raised
 from glidepath.messages import Usage
 from glidepath.outcome import LoopOutcome, RunResult
+from glidepath.setting import check_int
 from glidepath.setting import check_text as check_any_text
-from glidepath.setting import checked_int
 from glidepath.teams.answers import objects_in
 from glidepath.teams.money_spent import add_cost
-from glidepath.teams.step_run import refused
-from glidepath.teams.supervise import contained, stop_all
+from glidepath.teams.step_run import make_refusal
+from glidepath.teams.supervise import call_contained, stop_all
 from glidepath.teams.team_prompts import judge_prompt
 from glidepath.teams.values import (
     EvaluationContext,
@@ -58,7 +58,7 @@ class SimpleEvaluationStrategy(Value, frozen=True, kw_only=True):
     pass_score: float = 1.0
 
     def __post_init__(self) -> None:
-        check_fields(self, required=[str], forbidden=[str], min_words=checked_int, max_words=checked_int)
+        check_fields(self, required=[str], forbidden=[str], min_words=check_int, max_words=check_int)
         for name in ("required", "forbidden"):
             for text in getattr(self, name):
                 check_text(f"SimpleEvaluationStrategy.{name}[...]", text)
@@ -246,8 +246,8 @@ async def review(
         return Review(verdict=strategy.judge(context))
     asked: list[RunResult] = []
     if context.ask is not None:
-        context = replace(context, ask=_noted(context.ask, asked))
-    work = contained(lambda: strategy.evaluate(context))
+        context = replace(context, ask=_record_runs(context.ask, asked))
+    work = call_contained(lambda: strategy.evaluate(context))
     task = asyncio.get_running_loop().create_task(work, name=f"review {context.step.id}")
     waited = {task} if stop is None else {task, stop}
     try:
@@ -259,9 +259,9 @@ async def review(
     # A verdict that came in time counts, even if everything is being stopped by then.
     interrupted = stop is not None and stop.done() and not (in_time and isinstance(answer, EvaluationVerdict))
     if in_time or interrupted:
-        verdict, warning = _accepted(answer if in_time else None, context.config)
+        verdict, warning = _check_verdict(answer if in_time else None, context.config)
     else:
-        verdict, warning = refused(f"the reviewer did not answer within {seconds:g} s", exceeded=True), None
+        verdict, warning = make_refusal(f"the reviewer did not answer within {seconds:g} s", exceeded=True), None
     if not task.done():
         warning = "the reviewer did not stop and was abandoned"
     usage = sum((run.usage for run in asked), Usage())
@@ -269,15 +269,15 @@ async def review(
     return Review(verdict=verdict, warning=warning, usage=usage, cost=cost, interrupted=interrupted)
 
 
-def _noted(ask: Ask, runs: list[RunResult]) -> Ask:
+def _record_runs(ask: Ask, runs: list[RunResult]) -> Ask:
     """The same `ask`, which notes its runs: the team pays for them."""
 
-    async def noted(agent: Agent, prompt: str) -> RunResult:
+    async def ask_and_record(agent: Agent, prompt: str) -> RunResult:
         result = await ask(agent, prompt)
         runs.append(result)
         return result
 
-    return noted
+    return ask_and_record
 
 
 def _answer(task: asyncio.Task[Any]) -> object:
@@ -287,13 +287,13 @@ def _answer(task: asyncio.Task[Any]) -> object:
     return RuntimeError("the reviewer was cancelled") if task.cancelled() else task.exception() or task.result()
 
 
-def _accepted(answer: object, config: TeamConfig) -> tuple[EvaluationVerdict, str | None]:
+def _check_verdict(answer: object, config: TeamConfig) -> tuple[EvaluationVerdict, str | None]:
     if isinstance(answer, BaseException):
         log_raised("a reviewer", answer, "its review is exceeded")
-        return refused(f"the reviewer crashed: {told(answer)}", exceeded=True), None
+        return make_refusal(f"the reviewer crashed: {describe_error(answer)}", exceeded=True), None
     if not isinstance(answer, EvaluationVerdict):
-        said = "nothing" if answer is None else shown(answer, 80)
-        return refused(f"the reviewer answered {said}", exceeded=True), None
+        said = "nothing" if answer is None else short_repr(answer, 80)
+        return make_refusal(f"the reviewer answered {said}", exceeded=True), None
     try:
         answer = EvaluationVerdict(
             outcome=answer.outcome,
@@ -302,9 +302,11 @@ def _accepted(answer: object, config: TeamConfig) -> tuple[EvaluationVerdict, st
             suggestions=tuple(map(clean, answer.suggestions)),
         )
     except (ConfigurationError, TypeError, AttributeError) as error:
-        return refused(f"the reviewer's verdict is out of range: {error}", exceeded=True), None
+        return make_refusal(f"the reviewer's verdict is out of range: {error}", exceeded=True), None
     if answer.outcome is VerdictOutcome.AUTO_PASS_WITH_WARNING:
         if config.auto_pass and config.risk_profile is RiskProfile.LOW:
             return answer, f"passed without a review: {answer.feedback}".rstrip(": ")
-        return refused("AUTO_PASS_WITH_WARNING counts only with TeamConfig.auto_pass, at LOW risk", exceeded=True), None
+        return make_refusal(
+            "AUTO_PASS_WITH_WARNING counts only with TeamConfig.auto_pass, at LOW risk", exceeded=True
+        ), None
     return answer, None

@@ -11,15 +11,15 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from glidepath._wire import replace
-from glidepath.errors import told
+from glidepath.errors import describe_error
 from glidepath.foreign_errors import log_raised
 from glidepath.outcome import ConfigurationChange
 from glidepath.plugins.observer import FAREWELL, Observer, dismiss
 from glidepath.plugins.sole_listener import audience_of
-from glidepath.plurals import how_many
+from glidepath.plurals import pluralize
 from glidepath.spi import Plugin
 from glidepath.teams.events import TERMINAL, PlanReady, StepCompleted, TeamEnding, TeamEvent, TeamStarted, ending
-from glidepath.teams.team_fingerprint import described
+from glidepath.teams.team_fingerprint import add_fingerprint
 from glidepath.teams.values import StepOutcome, TeamExecutionPlan, TeamResult
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ class EventChannel:
         self.warnings: list[str] = []
         self.changes: tuple[ConfigurationChange, ...] = ()
         """What had changed about the team since the last leg."""
-        self._describe = partial(described, team, before.began)
+        self._describe = partial(add_fingerprint, team, before.began)
         self.plan = before.plan
         self.outcomes = {outcome.step_id: outcome for outcome in before.outcomes}
 
@@ -110,7 +110,7 @@ class EventChannel:
             try:
                 self._journal.write(event, self._request.goal)
             except Exception as error:
-                self.fail(told(error))
+                self.fail(describe_error(error))
         self._audience(event)
 
     def fail(self, why: str) -> None:
@@ -127,12 +127,12 @@ class EventChannel:
             try:
                 await self._journal.flush()
             except Exception as error:
-                self.fail(told(error))
+                self.fail(describe_error(error))
 
     def _report(self, name: str, hook: str, error: BaseException | str, effect: str) -> None:
         if not isinstance(error, str):
             log_raised(f"{self._request.id}: {hook} of {name!r}", error, effect)
-            error = told(error)
+            error = describe_error(error)
         self._warn(f"observer {name} failed and was {effect}: {error}")
 
     def _warn(self, warning: str) -> None:
@@ -144,7 +144,7 @@ class EventChannel:
         try:
             farewell = await dismiss(self._audience.observers, FAREWELL)
             if farewell.missed:
-                self._warn(f"observers were too slow and have missed {how_many(farewell.missed, 'event')}")
+                self._warn(f"observers were too slow and have missed {pluralize(farewell.missed, 'event')}")
             for name in farewell.stubborn:
                 self._warn(f"observer {name} did not stop after the end and was abandoned")
         finally:

@@ -10,7 +10,7 @@ from glidepath.agent.prices import find_price
 from glidepath.errors import ConfigurationError
 from glidepath.outcome import AgentState, LoopOutcome, RunResult
 from glidepath.run import CancelToken
-from glidepath.run.inside import linked
+from glidepath.run.inside import link_tokens
 from glidepath.teams.evaluate import (
     AgentEvaluationStrategy,
     Review,
@@ -22,7 +22,7 @@ from glidepath.teams.events import EvaluationResult, EvaluationStarted, Handoff
 from glidepath.teams.mailbox import Mailboxes
 from glidepath.teams.plan_run import PlanRun
 from glidepath.teams.spi import EvaluationStrategy
-from glidepath.teams.step_run import StepRun, refused, why
+from glidepath.teams.step_run import StepRun, make_refusal, why
 from glidepath.teams.team import Team
 from glidepath.teams.team_run import TeamRun
 from glidepath.teams.values import (
@@ -199,7 +199,7 @@ async def _review(plan: PlanRun, step: StepRun, strategy: EvaluationStrategy, *,
     plan.move(step, StepState.EVALUATING)
     name, attempt = type(strategy).__name__, max(1, step.attempts)
     team.emit(EvaluationStarted(step_id=step.id, attempt=attempt, evaluator=name, arbiter=arbiter))
-    cancel, let_go = linked(team.cancel)
+    cancel, let_go = link_tokens(team.cancel)
     context = EvaluationContext(
         step=step.task,
         artifact=step.best if arbiter else step.artifact,
@@ -221,7 +221,7 @@ async def _review(plan: PlanRun, step: StepRun, strategy: EvaluationStrategy, *,
     finally:
         let_go()
     if not arbiter:
-        found = _taken(plan, step, found)
+        found = _apply_review(plan, step, found)
     step.spend(found.usage, found.cost)
     if found.warning is not None:
         step.warnings.append(found.warning)
@@ -239,11 +239,11 @@ async def _review(plan: PlanRun, step: StepRun, strategy: EvaluationStrategy, *,
     return found
 
 
-def _taken(plan: PlanRun, step: StepRun, found: Review) -> Review:
+def _apply_review(plan: PlanRun, step: StepRun, found: Review) -> Review:
     """The review as it counts: nothing passes out of time, or before a new note from a person was heard."""
     verdict = found.verdict
     if step.expired and step.stopped is None and plan.halted is None:
-        return replace(found, verdict=refused("the step's time is up", exceeded=True), warning=None)
+        return replace(found, verdict=make_refusal("the step's time is up", exceeded=True), warning=None)
     if verdict.passed and step.inbox and step.attempts < plan.config.max_feedback_rounds:
         said = "it passed, but the person in charge has said something since: see the notes"
         revise = replace(verdict, outcome=VerdictOutcome.REVISE, feedback=said)
@@ -259,9 +259,9 @@ def _hand_off(plan: PlanRun, step: StepRun, to: str, reason: str) -> None:
 def _own_verdict(step: StepRun, result: RunResult) -> EvaluationVerdict | None:
     """The coordinator's own verdict on an attempt that needs no review; None when it does."""
     if step.expired:
-        return refused("the step's time is up", exceeded=True)
+        return make_refusal("the step's time is up", exceeded=True)
     if not step.artifact.strip():
-        return refused(why(result))
+        return make_refusal(why(result))
     if result.outcome is LoopOutcome.WRAPPED_UP and result.state is not AgentState.COMPLETED:
         step.warnings.append(why(result))
     return None

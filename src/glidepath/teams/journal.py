@@ -9,9 +9,9 @@ from typing import Any
 from glidepath._version import VERSION
 from glidepath._wire import WireError
 from glidepath.errors import ConfigurationError, StoreError
-from glidepath.sessions.answer import heard
+from glidepath.sessions.answer import await_store
 from glidepath.sessions.archive import refuse_unfinished
-from glidepath.sessions.chain import SCHEMA, check_schema, read, verified
+from glidepath.sessions.chain import SCHEMA, check_schema, read, verify_commits
 from glidepath.sessions.journal_writer import Items, JournalWriter, claim_session
 from glidepath.sessions.lenient import unreadable
 from glidepath.sessions.redaction import Redactor
@@ -73,14 +73,14 @@ class TeamJournal(JournalWriter):
         if written is not None:
             self._unwritten.append(written)
 
-    def _redacted(self, redactor: Redactor, items: Items) -> Items:
+    def _redact(self, redactor: Redactor, items: Items) -> Items:
         # No call is replayed from a team's journal, so the note about calls is left out.
         return redactor.items(items)[:1]
 
     async def flush(self) -> None:
         """Wait until everything is written; raises `StoreError`."""
         while self._unwritten:
-            await heard(self._unwritten.pop(0))
+            await await_store(self._unwritten.pop(0))
 
     async def hear(self, sign: Sign) -> None:
         """React to what the store reports about the session."""
@@ -112,7 +112,9 @@ def _events_in(commits: Sequence[Commit], entry: Entry) -> Iterator[TeamEvent]:
     refuse_unfinished(entry)
     check_schema(entry.summary.get("schema", SCHEMA))
     reader = codec()
-    for record in [one for commit in verified(commits, head=entry.head, hash_=entry.hash) for one in read(commit)]:
+    for record in [
+        one for commit in verify_commits(commits, head=entry.head, hash_=entry.hash) for one in read(commit)
+    ]:
         try:
             event: Any = None if record.kind == "imported" else reader.decode(bytes(record.payload))
         except (WireError, ConfigurationError, ValueError) as error:

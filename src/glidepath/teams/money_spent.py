@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from glidepath.messages import Usage
 from glidepath.quantities import EXACT
-from glidepath.run.account import used_since
+from glidepath.run.account import usage_since
 
 if TYPE_CHECKING:
     from glidepath.outcome import RunResult
@@ -23,10 +23,10 @@ def add_cost(first: Decimal | None, second: Decimal | None) -> Decimal | None:
 def less(after: tuple[Usage, Decimal | None], before: tuple[Usage, Decimal | None]) -> tuple[Usage, Decimal | None]:
     """What was spent between two moments."""
     cost = None if after[1] is None else EXACT.subtract(after[1], before[1] or 0)
-    return used_since(after[0], before[0]), cost
+    return usage_since(after[0], before[0]), cost
 
 
-def newly_spent(result: RunResult, paused: RunResult | None) -> tuple[Usage, Decimal | None]:
+def spending_since_pause(result: RunResult, paused: RunResult | None) -> tuple[Usage, Decimal | None]:
     """What a run used; for a resumed run, only what it used since the pause."""
     if paused is None or result.run_id != paused.run_id:
         return result.usage, result.cost

@@ -10,10 +10,10 @@ from typing import TypeAlias
 
 from glidepath._wire import replace
 from glidepath.agent import Agent
-from glidepath.errors import told
+from glidepath.errors import describe_error
 from glidepath.outcome import LoopOutcome, RunResult
-from glidepath.run.inside import linked
-from glidepath.setting import checked_int
+from glidepath.run.inside import link_tokens
+from glidepath.setting import check_int
 from glidepath.teams.accounts import attempt_session
 from glidepath.teams.events import (
     PlanReady,
@@ -25,7 +25,7 @@ from glidepath.teams.events import (
     ending,
 )
 from glidepath.teams.mailbox import INBOX, Mailboxes
-from glidepath.teams.money_spent import less, newly_spent
+from glidepath.teams.money_spent import less, spending_since_pause
 from glidepath.teams.planner import PlanningFailed, candidates, check_going_on, make_plan
 from glidepath.teams.step_run import StepRun
 from glidepath.teams.step_table import StepTable
@@ -86,7 +86,7 @@ class PlanRun:
         self._given = team
         self.name = name
         self._perform, self._pick, self._planner, self._mailboxes = perform, pick, planner, mailboxes
-        checked_int("PlanRun.parallel", parallel)
+        check_int("PlanRun.parallel", parallel)
         asked = self.config.resource_constraint.max_parallel_steps
         self._most = min((most for most in (parallel, asked) if most is not None), default=None)
         self.table: StepTable | None = None
@@ -137,7 +137,7 @@ class PlanRun:
         except PlanningFailed as why:
             self.halt(*(self.closing or (TeamStatus.FAILED, str(why))))
         except Exception as defect:
-            self.halt(TeamStatus.FAILED, f"internal: {told(defect)}")
+            self.halt(TeamStatus.FAILED, f"internal: {describe_error(defect)}")
         finally:
             for timer in timers:
                 timer.cancel()
@@ -167,12 +167,12 @@ class PlanRun:
     def _hear(self, what: str, reason: str) -> None:
         """React to the team's cancel token, from any thread."""
         if threading.get_ident() == self._thread:
-            self._heard(what, reason)
+            self._on_signal(what, reason)
             return
         with suppress(RuntimeError):  # the loop is closed: there is nothing left to stop
-            self._loop.call_soon_threadsafe(self._heard, what, reason)
+            self._loop.call_soon_threadsafe(self._on_signal, what, reason)
 
-    def _heard(self, what: str, reason: str) -> None:
+    def _on_signal(self, what: str, reason: str) -> None:
         if what == "cancel":
             self.halt(TeamStatus.CANCELLED, reason or "cancelled")
         else:
@@ -232,7 +232,7 @@ class PlanRun:
 
     async def _new_plan(self, given: TeamExecutionPlan | None) -> TeamExecutionPlan:
         before = self.team.spent
-        cancel, let_go = linked(self.team.cancel)
+        cancel, let_go = link_tokens(self.team.cancel)
         timer = self._loop.call_later(self.config.step_timeout, cancel.cancel, "planning took too long")
         try:
             request = self.request if given is None else replace(self.request, plan=given)
@@ -292,7 +292,7 @@ class PlanRun:
             self._close(table, step.outcome(StepState.CANCELLED, "did not stop in time"))
         except BaseException as defect:
             if not table.states[step.id].terminal:
-                self._close(table, step.outcome(StepState.FAILED, f"internal: {told(defect)}"))
+                self._close(table, step.outcome(StepState.FAILED, f"internal: {describe_error(defect)}"))
             if isinstance(defect, KeyboardInterrupt):
                 raise
         finally:
@@ -362,7 +362,7 @@ class PlanRun:
         if paused is None:
             step.inbox.clear()  # the prompt has it
         result = await team.ask(worker, prompt, cancel=step.token, paused=paused, session=session, begun=begun)
-        usage, cost = newly_spent(result, paused)
+        usage, cost = spending_since_pause(result, paused)
         artifact = step.take(result, usage, cost)
         team.emit(
             StepAttempted(
@@ -402,7 +402,7 @@ class PlanRun:
 
     def steer(self, step_id: str, text: str) -> bool:
         """Send a note to a step; False if there is no such step, or it has ended."""
-        table, step = self.table, self._steered(step_id, "steer", text)
+        table, step = self.table, self._steer_step(step_id, "steer", text)
         if table is None or step is None:
             return False
         step.notes.append(text)
@@ -413,7 +413,7 @@ class PlanRun:
 
     def stop_step(self, step_id: str, reason: str) -> bool:
         """Stop one step; False if there is no such step, or it has ended."""
-        table, step = self.table, self._steered(step_id, "stop", reason)
+        table, step = self.table, self._steer_step(step_id, "stop", reason)
         if table is None or step is None:
             return False
         step.stop(reason)
@@ -422,7 +422,7 @@ class PlanRun:
             self._changed.set()
         return True
 
-    def _steered(self, step_id: str, action: str, text: str) -> StepRun | None:
+    def _steer_step(self, step_id: str, action: str, text: str) -> StepRun | None:
         if self.table is None or not self.table.is_open(step_id):
             return None
         step = self.step(self.table.plan.step(step_id))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from glidepath.messages import Usage
 from glidepath.outcome import AgentState, LoopOutcome, PendingCall, RunResult, TextOrigin
-from glidepath.run.inside import linked
+from glidepath.run.inside import link_tokens
 from glidepath.teams.events import EvaluationResult, StepAssigned, StepAttempted, StepSteered, TeamEvent
 from glidepath.teams.money_spent import add_cost, less
 from glidepath.teams.values import EvaluationVerdict, StepOutcome, StepState, TeamStep, VerdictOutcome
@@ -131,7 +131,7 @@ class StepRun:
         self.artifact, self.unreviewed = event.artifact or self.artifact, bool(event.artifact.strip())
         self.spend(event.usage, event.cost)
         if not (waits or self.unreviewed):  # coordinators refuse it without a review, and tell the next attempt
-            self.verdicts.append(refused(f"the attempt ended {event.state}/{event.outcome}"))
+            self.verdicts.append(make_refusal(f"the attempt ended {event.state}/{event.outcome}"))
 
     def replayed(self) -> None:
         """Finish taking in the journal."""
@@ -141,7 +141,7 @@ class StepRun:
     def open(self, task: TeamStep, team_cancel: CancelToken) -> None:
         """Make the step ready to be worked on."""
         self.task = task
-        self.token, self._let_go = linked(team_cancel)
+        self.token, self._let_go = link_tokens(team_cancel)
         self.interrupted = asyncio.get_running_loop().create_future()
         self.best = self.best or self.artifact
         if self.arbiter:
@@ -270,7 +270,7 @@ class StepRun:
         )
 
 
-def refused(feedback: str, *, exceeded: bool = False) -> EvaluationVerdict:
+def make_refusal(feedback: str, *, exceeded: bool = False) -> EvaluationVerdict:
     """The coordinator's own verdict on an attempt without a review, or with a review that failed."""
     outcome = VerdictOutcome.REVIEW_EXCEEDED if exceeded else VerdictOutcome.REVISE
     return EvaluationVerdict(outcome=outcome, feedback=clean(feedback))

@@ -7,7 +7,7 @@ import inspect
 from typing import TYPE_CHECKING, Any
 
 from glidepath._wire import replace
-from glidepath.errors import ConfigurationError, shown, told
+from glidepath.errors import ConfigurationError, describe_error, short_repr
 from glidepath.foreign_errors import log_raised
 from glidepath.teams.events import ending
 from glidepath.teams.step_table import StepTable
@@ -28,7 +28,7 @@ async def supervise(coordinator: TeamCoordinator, run: TeamRun) -> TeamResult:
     """Let a coordinator execute a request; contain whatever it does."""
     loop = asyncio.get_running_loop()
     work: asyncio.Task[TeamResult] = loop.create_task(
-        contained(lambda: coordinator.execute(run.request, run)), name=f"team {run.name} {run.request.id}"
+        call_contained(lambda: coordinator.execute(run.request, run)), name=f"team {run.name} {run.request.id}"
     )
     cancelled: asyncio.CancelledError | None = None
     why = ""
@@ -43,19 +43,19 @@ async def supervise(coordinator: TeamCoordinator, run: TeamRun) -> TeamResult:
         await wait_for_all({work}, GRACE + PATIENCE)
     if run.events.posted:
         await wait_for_all({loop.create_task(asyncio.sleep(0))}, PATIENCE)  # let events from other threads arrive
-    result = _concluded(work, run, cancelled is not None)
+    result = _conclude(work, run, cancelled is not None)
     if cancelled is not None:
         raise cancelled
     return result
 
 
-def _concluded(work: asyncio.Task[TeamResult], run: TeamRun, cancelled: bool) -> TeamResult:
+def _conclude(work: asyncio.Task[TeamResult], run: TeamRun, cancelled: bool) -> TeamResult:
     """The result of a coordinator that has ended or had to be stopped."""
     channel = run.events
     error = work.exception() if work.done() and not work.cancelled() else None
     if isinstance(error, ConfigurationError) and not channel.started:
         raise error
-    result = _given(work, run)
+    result = _result_of(work, run)
     status, reason = TeamStatus.FAILED, ""
     if not work.done() or work.cancelled():
         status = TeamStatus.CANCELLED if cancelled else TeamStatus.TIMEOUT
@@ -64,9 +64,9 @@ def _concluded(work: asyncio.Task[TeamResult], run: TeamRun, cancelled: bool) ->
             status, reason = TeamStatus.FAILED, "the coordinator was cancelled, but nobody cancelled it"
     elif error is not None:
         log_raised(f"{run.request.id}: the coordinator", error, "the team fails")
-        reason = clean(f"the coordinator crashed: {told(error)}")
+        reason = clean(f"the coordinator crashed: {describe_error(error)}")
     elif result is None:
-        reason = f"the coordinator answered {shown(work.result(), 80)}, which is not a result of this request"
+        reason = f"the coordinator answered {short_repr(work.result(), 80)}, which is not a result of this request"
     # Observers have already acted on what was published, whatever the coordinator returns.
     if channel.ended is not None:  # what was published counts
         result = channel.ended.result
@@ -88,7 +88,7 @@ def _concluded(work: asyncio.Task[TeamResult], run: TeamRun, cancelled: bool) ->
     return result
 
 
-def _given(work: asyncio.Task[TeamResult], run: TeamRun) -> TeamResult | None:
+def _result_of(work: asyncio.Task[TeamResult], run: TeamRun) -> TeamResult | None:
     """What the coordinator returned, if it is a result of this request."""
     if not work.done() or work.cancelled() or work.exception() is not None:
         return None
@@ -97,7 +97,7 @@ def _given(work: asyncio.Task[TeamResult], run: TeamRun) -> TeamResult | None:
     return replace(result, team=run.name) if mine else None
 
 
-async def contained(act: Callable[[], Any]) -> Any:
+async def call_contained(act: Callable[[], Any]) -> Any:
     """Call foreign code, plain or async; what would end the whole event loop becomes an ordinary error."""
     try:
         answer = act()

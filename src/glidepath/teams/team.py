@@ -11,13 +11,13 @@ from glidepath._wire import Value, replace, settle_field
 from glidepath.agent import Agent, Budget
 from glidepath.agent.prices import find_price
 from glidepath.errors import ConfigurationError, StoreError
-from glidepath.plugins.lineup import Lineup, heirs_beside
+from glidepath.plugins.lineup import HookTable, heirs_beside
 from glidepath.run import INHERIT, CancelToken, Decision, Inherit
-from glidepath.run.inside import Post, apart, around, at_home, launch
+from glidepath.run.inside import Post, current_scope, launch, run_on_own_loop, run_on_parent_loop
 from glidepath.spi import Plugin
 from glidepath.spi.ports import offers
 from glidepath.spi.sessions import SessionStore
-from glidepath.teams.accounts import audited
+from glidepath.teams.accounts import audit_history
 from glidepath.teams.events import TeamEvent
 from glidepath.teams.journal import TeamJournal
 from glidepath.teams.mailbox import KEPT_VARIANTS
@@ -87,8 +87,8 @@ class Team:
             check_coordinator(coordinator)
         self.store = store
         self.event_sink = event_sink
-        self._lineup = _checked_plugins(plugins)
-        self.kept: Callable[[Agent], Agent] = lru_cache(KEPT_VARIANTS)(self._as_kept)
+        self._lineup = _check_plugins(plugins)
+        self.kept: Callable[[Agent], Agent] = lru_cache(KEPT_VARIANTS)(self._prepare_member)
         """The agent as it runs in this team: kept in the team's store, and seen by plugins that members inherit."""
         self._in_flight: dict[str, TeamRun | None] = {}
 
@@ -125,7 +125,7 @@ class Team:
         `run` does this for you. Raises `ConfigurationError` when the request is in flight, or money is limited and a
         member has no price, and `StoreError` when the journal cannot be opened.
         """
-        above = _checked_parent(parent, "open")
+        above = _check_parent(parent, "open")
         return await self._open(request, TeamRunTerms(cancel=cancel, history=history, above=above))
 
     async def _open(self, request: TeamExecutionRequest, terms: TeamRunTerms) -> TeamRun:
@@ -164,7 +164,7 @@ class Team:
             raise ConfigurationError("emit takes a TeamEvent whose run_id is the id of a request in flight")
         run.emit(event)
 
-    def _as_kept(self, agent: Agent) -> Agent:
+    def _prepare_member(self, agent: Agent) -> Agent:
         config = agent.config
         heirs = heirs_beside(config.plugins, self._lineup.inheritable())
         store = self.store or config.store
@@ -200,9 +200,9 @@ class Team:
             request = replace(request, **given)
         if cancel is not None:
             check_kind("cancel", cancel, CancelToken)
-        above = _checked_parent(parent, "run", INHERIT)
-        place = around() if parent is INHERIT else None
-        fly = partial(self._supervised, request, coordinator)
+        above = _check_parent(parent, "run", INHERIT)
+        place = current_scope() if parent is INHERIT else None
+        fly = partial(self._supervise_run, request, coordinator)
         if place is None:
             return await fly(TeamRunTerms(cancel=cancel, above=above))
 
@@ -214,8 +214,8 @@ class Team:
 
         alone = partial(fly, TeamRunTerms(cancel=cancel))
         here = partial(launch, place, begin, cancel, alone)
-        away = partial(apart, place, begin_apart, cancel, alone)
-        result: TeamResult = await (here() if place.here else at_home(place, here, away))
+        away = partial(run_on_own_loop, place, begin_apart, cancel, alone)
+        result: TeamResult = await (here() if place.here else run_on_parent_loop(place, here, away))
         return result
 
     async def resume(
@@ -237,7 +237,7 @@ class Team:
         """
         if not isinstance(what, str | TeamResult):
             raise ConfigurationError(f"resume takes a TeamResult or a request id, not {type(what).__name__}")
-        above = _checked_parent(parent, "resume")
+        above = _check_parent(parent, "resume")
         if plan is not None:
             check_kind("plan", plan, TeamExecutionPlan)
         if isinstance(what, TeamResult) and what.status is not TeamStatus.PAUSED:
@@ -256,7 +256,7 @@ class Team:
             request = replace(history.request, plan_only=history.request.plan_only and history.result is None)
             terms = TeamRunTerms(cancel=cancel, history=history, journal=journal, above=above)
             journal = None
-            return await self._supervised(request, coordinator, terms)
+            return await self._supervise_run(request, coordinator, terms)
         finally:
             if journal is not None:
                 await journal.close()
@@ -278,13 +278,13 @@ class Team:
             if history is None and isinstance(what, str):
                 raise ConfigurationError(f"request {request_id!r} never started: run it again")
             if history is not None and (history.result is None or history.result.status is TeamStatus.PAUSED):
-                history = await audited(history, self.store)
+                history = await audit_history(history, self.store)
         except BaseException:
             await journal.close()
             raise
         return journal, history or History.of_result(what)  # type: ignore[arg-type]
 
-    async def _supervised(
+    async def _supervise_run(
         self, request: TeamExecutionRequest, coordinator: TeamCoordinator | None, terms: TeamRunTerms
     ) -> TeamResult:
         from glidepath.teams.dispatch import DefaultTaskDispatchCoordinator
@@ -306,7 +306,7 @@ class Team:
         return replace(result, warnings=(*result.warnings, *late)) if late else result
 
 
-def _checked_parent(parent: object, method: str, *others: object) -> Budget | None:
+def _check_parent(parent: object, method: str, *others: object) -> Budget | None:
     """The budget that a team spends from; None if `parent` is None or one of the `others`."""
     if parent is None or any(parent is one for one in others):
         return None
@@ -341,10 +341,10 @@ def _members(members: object) -> tuple[Member, ...]:
     return tuple(found)
 
 
-def _checked_plugins(plugins: object) -> Lineup:
+def _check_plugins(plugins: object) -> HookTable:
     if isinstance(plugins, str | Plugin) or not isinstance(plugins, Iterable):
         raise ConfigurationError(f"Team.plugins must be a list of Plugin, not {plugins!r:.80}")
-    lineup = Lineup(plugins)
+    lineup = HookTable(plugins)
     names = lineup.names()
     for hook in names.__struct_fields__:
         if hook not in ("event_observer", "before_tool_call", "tool_gate") and getattr(names, hook):

@@ -50,7 +50,7 @@ def team_differences(before: TeamFingerprint, now: TeamFingerprint) -> Iterator[
                 yield ConfigurationChange(what="capability", name=f"{member}/{name}", before=old, now=new)
 
 
-def described(team: Team, before: TeamStarted | None, event: TeamStarted) -> TeamStarted:
+def add_fingerprint(team: Team, before: TeamStarted | None, event: TeamStarted) -> TeamStarted:
     """The first event of a leg, with what the journal needs in order to tell the next leg what has changed."""
     config = team_fingerprint(team)
     changes = tuple(_changes(before, event.coordinator, config))

@@ -87,7 +87,7 @@ class History(Record, kw_only=True):
             if history is not None:
                 history.elapsed = max(history.elapsed, event.time - began)
                 history.take(event)
-        return None if history is None else history.settled()
+        return None if history is None else history.settle()
 
     def take(self, event: TeamEvent) -> None:
         """Take in one event."""
@@ -113,7 +113,7 @@ class History(Record, kw_only=True):
     def _step(self, step_id: str) -> StepRun:
         return self.steps.setdefault(step_id, StepRun())
 
-    def settled(self) -> History:
+    def settle(self) -> History:
         """The history once all events are taken in."""
         if self.result is not None and self.result.status is TeamStatus.PAUSED:
             # The result has the sums, including runs without events, such as those of a custom coordinator.
@@ -154,16 +154,16 @@ def check_decisions(decisions: object, history: History) -> Mapping[str, Decisio
 
 
 def _pending(history: History) -> dict[str, tuple[str, str]]:
-    """The pending calls by `decided_key`, each as `STEP/CALL` and as its call id alone."""
+    """The pending calls by `decision_key`, each as `STEP/CALL` and as its call id alone."""
     finished = {outcome.step_id for outcome in history.outcomes}
     waiting = [(name, step.paused) for name, step in history.steps.items() if step.paused and name not in finished]
     return {
-        decided_key(paused, one.call.id): (f"{name}/{one.call.id}", one.call.id)
+        decision_key(paused, one.call.id): (f"{name}/{one.call.id}", one.call.id)
         for name, paused in waiting
         for one in paused.pending
     }
 
 
-def decided_key(run: RunResult, call_id: str) -> str:
+def decision_key(run: RunResult, call_id: str) -> str:
     """A unique name for a call among all runs of a team: call ids come from models and may repeat."""
     return f"{run.run_id}/{call_id}"

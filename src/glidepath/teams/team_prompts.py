@@ -65,7 +65,7 @@ def _goal(request: TeamExecutionRequest) -> str:
     return "\n\n".join([*parts, *(f"{name}: {safe(text)}" for name, text in request.context.items())])
 
 
-def told_to(prompt: str, request: TeamExecutionRequest, origins: tuple[str, ...]) -> str | tuple[Message, ...]:
+def mark_untrusted(prompt: str, request: TeamExecutionRequest, origins: tuple[str, ...]) -> str | tuple[Message, ...]:
     """A prompt for a member. Once members have read untrusted text, only the goal counts as a person's words."""
     if not origins:
         return prompt

@@ -11,23 +11,23 @@ from typing import TYPE_CHECKING
 
 from glidepath._wire import Record
 from glidepath.agent import Agent, Budget, Limits
-from glidepath.agent.purse import Purse
-from glidepath.errors import ConfigurationError, told
+from glidepath.agent.purse import WalletClient
+from glidepath.errors import ConfigurationError, describe_error
 from glidepath.ledger import Amount, Refusal, pico
 from glidepath.messages import Usage
 from glidepath.outcome import AgentState, LoopOutcome, RunResult, StopCause
-from glidepath.run import CancelToken, Decision, Place
+from glidepath.run import CallScope, CancelToken, Decision
 from glidepath.run.account import dispute
-from glidepath.run.inside import linked
-from glidepath.run.interrupting import uninterrupted
+from glidepath.run.inside import link_tokens
+from glidepath.run.interrupting import run_uninterrupted
 from glidepath.spi import Plugin
 from glidepath.teams.accounts import session_id
 from glidepath.teams.event_channel import EventChannel
 from glidepath.teams.events import TeamEvent
 from glidepath.teams.journal import TeamJournal
-from glidepath.teams.money_spent import add_cost, newly_spent
-from glidepath.teams.team_history import History, decided_key
-from glidepath.teams.team_prompts import told_to
+from glidepath.teams.money_spent import add_cost, spending_since_pause
+from glidepath.teams.team_history import History, decision_key
+from glidepath.teams.team_prompts import mark_untrusted
 from glidepath.teams.values import TeamExecutionRequest, TeamResult, TeamStatus
 from glidepath.tools.text import clean
 
@@ -44,7 +44,7 @@ class TeamRunTerms(Record, kw_only=True):
     cancel: CancelToken | None = None
     history: History | None = None
     journal: TeamJournal | None = None
-    place: Place | None = None
+    place: CallScope | None = None
     above: Budget | None = None
 
 
@@ -76,9 +76,9 @@ class TeamRun:
         self.usage, self.cost = before.usage, before.cost
         self.origins: dict[str, None] = dict.fromkeys(before.origins)
         """The untrusted sources that members have read; prompts for others may contain text from any of them."""
-        self.cancel, self._let_go = linked(terms.cancel)
+        self.cancel, self._let_go = link_tokens(terms.cancel)
         self.began = asyncio.get_running_loop().time()
-        self._purse: Purse | None = None
+        self._purse: WalletClient | None = None
         self.budget = self._open_budget(terms.place, terms.above)
         """The parent of every member's run."""
         self.deadline = self.budget.deadline(self.began)
@@ -89,7 +89,7 @@ class TeamRun:
             self.journal.on_stop, self.journal.on_lost = self.cancel.cancel, self.events.fail
             self.journal.keep_alive()
 
-    def _open_budget(self, place: Place | None, above: Budget | None) -> Budget:
+    def _open_budget(self, place: CallScope | None, above: Budget | None) -> Budget:
         request, journal, history = self.request, self.journal, self.history
         constraint = request.config.resource_constraint
         limits = Limits(
@@ -100,7 +100,7 @@ class TeamRun:
         if above is not None and above.line:  # what all runs of the team together hold of a wallet
             name = f"team:{request.id}" if journal is not None else f"team:{request.id}:{os.urandom(6).hex()}"
             leg = 1 if journal is None else journal.lease.token or 1  # it grows with every execution
-            self._purse = Purse(above.store, above.line, above.meter, key=name, leg=leg)
+            self._purse = WalletClient(above.store, above.line, above.meter, key=name, leg=leg)
             budget = Budget.below(self._purse.meter, limits)
         else:
             budget = Budget(limits, parent=above) if place is None else Budget.inside(place, limits)
@@ -167,14 +167,14 @@ class TeamRun:
                 self._asked += 1
                 home = session_id(self.request.id, "ask", f"{self.before.sequence}-{self._asked}")
             if begun and home is not None:
-                result = await _gone_on(keeper, home, self, token)
+                result = await _resume_member(keeper, home, self, token)
             if result is None and paused is not None:
                 store, name = self.team.store, paused.session_id
                 kept = store is None or any(entry.session_id == name for entry in await store.entries(name))
-                result = await _decided(keeper if kept else agent, paused, self, token)
+                result = await _resume_with_decisions(keeper if kept else agent, paused, self, token)
             if result is None:
                 result = await keeper.run(
-                    told_to(prompt, self.request, tuple(self.origins)),
+                    mark_untrusted(prompt, self.request, tuple(self.origins)),
                     session=home,
                     parent=self.budget,
                     cancel=token,
@@ -187,10 +187,10 @@ class TeamRun:
             cancelled = isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling() > 0
             if cancelled or isinstance(error, KeyboardInterrupt):
                 raise
-            result = _crashed(error)
+            result = _make_crash_result(error)
         # For all members from now on: one member's text may be in the prompt of another.
         self.origins |= dict.fromkeys(result.origins)
-        usage, cost = newly_spent(result, paused)
+        usage, cost = spending_since_pause(result, paused)
         self.usage, self.cost = self.usage + usage, add_cost(self.cost, cost)
         return result
 
@@ -221,7 +221,9 @@ class TeamRun:
             return
         self.closed = True
         self._let_go()
-        await uninterrupted(self._close(), name="team closing")  # the journal is released before a cancellation counts
+        await run_uninterrupted(
+            self._close(), name="team closing"
+        )  # the journal is released before a cancellation counts
 
     async def _close(self) -> None:
         async with AsyncExitStack() as at_last:
@@ -231,26 +233,26 @@ class TeamRun:
             await self.events.close()
 
 
-async def _gone_on(agent: Agent, session: str, run: TeamRun, cancel: CancelToken) -> RunResult | None:
+async def _resume_member(agent: Agent, session: str, run: TeamRun, cancel: CancelToken) -> RunResult | None:
     """Continue a run that an earlier process began; None if it had not even started."""
     try:
         result = await agent.resume(session, parent=run.budget, cancel=cancel)
     except ConfigurationError:
         return None  # there is no session, or no run in it
-    if any(decided_key(result, waiting.call.id) in run.decisions for waiting in result.pending):
-        result = await _decided(agent, result, run, cancel)
+    if any(decision_key(result, waiting.call.id) in run.decisions for waiting in result.pending):
+        result = await _resume_with_decisions(agent, result, run, cancel)
     return result
 
 
-async def _decided(agent: Agent, paused: RunResult, run: TeamRun, cancel: CancelToken) -> RunResult:
+async def _resume_with_decisions(agent: Agent, paused: RunResult, run: TeamRun, cancel: CancelToken) -> RunResult:
     """Continue a waiting run with a person's decisions about its calls."""
-    pending = {decided_key(paused, waiting.call.id): waiting.call.id for waiting in paused.pending}
+    pending = {decision_key(paused, waiting.call.id): waiting.call.id for waiting in paused.pending}
     decisions = {pending[key]: said for key, said in run.decisions.items() if key in pending}
     return await agent.resume(paused, decisions=decisions, parent=run.budget, cancel=cancel)
 
 
-def _crashed(error: BaseException) -> RunResult:
-    reason = clean(told(error))
+def _make_crash_result(error: BaseException) -> RunResult:
+    reason = clean(describe_error(error))
     return RunResult(
         run_id="",
         session_id="",

@@ -10,15 +10,15 @@ from enum import Enum
 from graphlib import CycleError, TopologicalSorter
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from glidepath._wire import Value, field, frozen, replace, settle_field
+from glidepath._wire import Value, field, freeze, replace, settle_field
 from glidepath.agent import Agent, Limits
 from glidepath.agent.per_run import check_metadata, check_user
 from glidepath.errors import ConfigurationError
 from glidepath.messages import Usage
 from glidepath.outcome import CallFrame, ConfigurationChange, PendingCall, RunResult
 from glidepath.run.paused_children import name_below
+from glidepath.setting import check_int, check_seconds
 from glidepath.setting import check_text as check_any_text
-from glidepath.setting import checked_int, checked_seconds
 
 if TYPE_CHECKING:
     Money: TypeAlias = Decimal | str | int | None
@@ -238,7 +238,7 @@ class TeamResourceConstraint(Value, frozen=True, kw_only=True):
     max_parallel_steps: int | None = None
 
     def __post_init__(self) -> None:
-        check_fields(self, max_total_tokens=checked_int, max_parallel_steps=checked_int, max_duration=checked_seconds)
+        check_fields(self, max_total_tokens=check_int, max_parallel_steps=check_int, max_duration=check_seconds)
         try:
             Limits(max_cost=self.max_cost)
         except ConfigurationError as error:
@@ -273,9 +273,9 @@ class TeamConfig(Value, frozen=True, kw_only=True):
         for name in ("max_feedback_rounds", "team_timeout", "step_timeout", "evaluator_timeout"):
             if getattr(self, name) is None:
                 raise ConfigurationError(f"TeamConfig.{name} must be a number, not None")
-        checked_int("TeamConfig.max_feedback_rounds", self.max_feedback_rounds)
+        check_int("TeamConfig.max_feedback_rounds", self.max_feedback_rounds)
         for name in ("team_timeout", "step_timeout", "evaluator_timeout"):
-            checked_seconds(f"TeamConfig.{name}", getattr(self, name))
+            check_seconds(f"TeamConfig.{name}", getattr(self, name))
         if self.auto_pass and self.risk_profile is not RiskProfile.LOW:
             raise ConfigurationError("TeamConfig.auto_pass works only with risk_profile=RiskProfile.LOW; leave it out")
 
@@ -314,7 +314,7 @@ class TeamExecutionRequest(Value, frozen=True, kw_only=True):
         if self.user is not None:
             check_user(self.user)
         if self.metadata is not None:
-            settle_field(self, "metadata", frozen(check_metadata(self.metadata)))
+            settle_field(self, "metadata", freeze(check_metadata(self.metadata)))
         names = [role.name for role in self.roles]
         if len(set(names)) < len(names):
             raise ConfigurationError("TeamExecutionRequest.roles: two roles have the same name")
@@ -323,7 +323,7 @@ class TeamExecutionRequest(Value, frozen=True, kw_only=True):
         for name, text in self.context.items():
             check_name("TeamExecutionRequest.context: a name", name)
             check_any_text(f"TeamExecutionRequest.context[{name!r}]", text)
-        settle_field(self, "context", frozen(dict(self.context)))
+        settle_field(self, "context", freeze(dict(self.context)))
 
 
 # --- reviews ------------------------------------------------------------------------------------------------------
@@ -368,7 +368,7 @@ class EvaluationContext(Value, frozen=True, kw_only=True):
         check_fields(self, step=TeamStep, artifact=str, prior_verdicts=[EvaluationVerdict], config=TeamConfig)
         if self.attempt is None:
             raise ConfigurationError("EvaluationContext.attempt must be a whole number, not None")
-        checked_int("EvaluationContext.attempt", self.attempt)
+        check_int("EvaluationContext.attempt", self.attempt)
 
 
 # --- results ------------------------------------------------------------------------------------------------------
@@ -402,7 +402,7 @@ class StepOutcome(Value, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         check_fields(self, step_id=check_name, state=StepState)
-        checked_int("StepOutcome.attempts", self.attempts, least=0)
+        check_int("StepOutcome.attempts", self.attempts, least=0)
 
     @property
     def verdict(self) -> EvaluationVerdict | None:

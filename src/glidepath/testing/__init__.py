@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from glidepath.late import late
+from glidepath.late import lazy_attributes
 from glidepath.testing.model import ScriptedModel, ScriptError
 from glidepath.testing.turns import (
     Turn,
@@ -64,7 +64,7 @@ __all__ = [
 ]
 
 if not TYPE_CHECKING:  # type checkers see only public names
-    __getattr__ = late(
+    __getattr__ = lazy_attributes(
         __name__,
         clock=("VirtualClock", "VirtualTimeError", "virtual"),
         disk=("DiskOperation", "PowerCut", "SimulatedDisk"),

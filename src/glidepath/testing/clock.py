@@ -130,13 +130,13 @@ class VirtualLoop(asyncio.SelectorEventLoop):
 
     async def subprocess_exec(self, *args: object, **options: object) -> Any:
         """As on any loop; the process counts as real work until it ends."""
-        return await self._tracked(super().subprocess_exec, *args, **options)
+        return await self._track_process(super().subprocess_exec, *args, **options)
 
     async def subprocess_shell(self, *args: object, **options: object) -> Any:
         """As on any loop; the process counts as real work until it ends."""
-        return await self._tracked(super().subprocess_shell, *args, **options)
+        return await self._track_process(super().subprocess_shell, *args, **options)
 
-    async def _tracked(self, start: Callable[..., Awaitable[Any]], *args: object, **options: object) -> Any:
+    async def _track_process(self, start: Callable[..., Awaitable[Any]], *args: object, **options: object) -> Any:
         transport, protocol = await start(*args, **options)
         self._processes.append(transport)
         return transport, protocol

@@ -171,7 +171,7 @@ class SimulatedDisk:
         state = _State(self._before)
         for number, operation in enumerate(self.operations[: cut.at]):
             state.apply(number, operation)
-        return state.left(cut)
+        return state.files_after(cut)
 
     def leave(self, cut: PowerCut, target: str | Path) -> Path:
         """Make a folder as the store finds it when the power is back; whatever is at `target` is removed first."""
@@ -209,7 +209,7 @@ class _Inode:
         self.unsynced = self.unsynced[len(safe) :]
         _write_all(self.content, safe)
 
-    def left(self, cut: PowerCut, chance: Random) -> bytes:
+    def content_after(self, cut: PowerCut, chance: Random) -> bytes:
         if self.is_mapped:
             return chance.randbytes(self.size)
         content = bytearray(self.content)
@@ -300,7 +300,7 @@ class _State:
                 later.append((number, change, named))
         self.unsynced = later
 
-    def left(self, cut: PowerCut) -> dict[str, bytes | None]:
+    def files_after(self, cut: PowerCut) -> dict[str, bytes | None]:
         chance = Random(cut.seed)  # noqa: S311 - chosen by seed, not secret
         names = dict(self.safe)
         kept = len(self.unsynced) if cut.mode != "older_names" else chance.randint(0, len(self.unsynced))
@@ -310,7 +310,7 @@ class _State:
         for path in sorted(names):
             folder = PurePosixPath(path).parent.as_posix()
             if folder == "." or found.get(folder, b"") is None:  # a file in a folder that is gone is gone, too
-                found[path] = None if names[path].is_folder else names[path].left(cut, chance)
+                found[path] = None if names[path].is_folder else names[path].content_after(cut, chance)
         return found
 
 

@@ -27,7 +27,7 @@ from glidepath.events import (
 )
 from glidepath.messages import AssistantMessage, Message, StopReason, ToolResultMessage
 from glidepath.outcome import ENDINGS, LoopOutcome, RunResult
-from glidepath.plurals import how_many
+from glidepath.plurals import pluralize
 from glidepath.testing.plain_transcript import transcript_errors
 
 Leg = Sequence[Event]
@@ -63,7 +63,7 @@ def _runs(events: Iterable[Event]) -> dict[str, list[list[Event]]]:
 
 def _sequence(leg: Leg) -> Iterator[str]:
     """Sequence numbers begin at 0 or 1 and rise by one, without gaps."""
-    if leg[0].sequence not in (0, 1) and not _resumed(leg):
+    if leg[0].sequence not in (0, 1) and not _is_resumed(leg):
         yield f"begins at {leg[0].sequence}"
     for before, after in pairwise(leg):
         if after.sequence != before.sequence + 1:
@@ -123,7 +123,7 @@ def _pause(leg: Leg) -> Iterator[str]:
 def _turns(leg: Leg) -> Iterator[str]:
     """Turns do not overlap, end as they began, and count up by one; the first is 1."""
     open_turn: int | None = None
-    last: int | None = None if _resumed(leg) else 0
+    last: int | None = None if _is_resumed(leg) else 0
     for event in leg:
         if isinstance(event, TurnStarted):
             if open_turn is not None:
@@ -243,8 +243,8 @@ def _tool_ends(leg: Leg) -> Iterator[str]:
             ended[event.call_id] += 1
             program = event.call_id.rpartition(".")[0]
             by_program = not made[event.call_id] and made[program] > 0
-            if ended[event.call_id] > made[event.call_id] + _resumed(leg) + by_program:
-                often = how_many(ended[event.call_id], "time"), how_many(made[event.call_id], "time")
+            if ended[event.call_id] > made[event.call_id] + _is_resumed(leg) + by_program:
+                often = pluralize(ended[event.call_id], "time"), pluralize(made[event.call_id], "time")
                 yield f"call {event.call_id} ended {often[0]}, was made {often[1]}"
             if event.result.call_id != event.call_id:
                 yield f"call {event.call_id} ended with the result of {event.result.call_id}"
@@ -253,7 +253,7 @@ def _tool_ends(leg: Leg) -> Iterator[str]:
 def _results(leg: Leg) -> Iterator[str]:
     """Every call in the added messages has exactly one result, in source order (G6)."""
     messages = _in_order([event.message for event in leg if isinstance(event, MessageAdded)], leg)
-    yield from transcript_errors(messages, _pending(leg), continued=_resumed(leg))
+    yield from transcript_errors(messages, _pending(leg), continued=_is_resumed(leg))
 
 
 def _in_order(messages: list[Message], leg: Leg) -> list[Message]:
@@ -288,7 +288,7 @@ def _name(event: Event) -> str:
     return type(event).__name__
 
 
-def _resumed(leg: Leg) -> bool:
+def _is_resumed(leg: Leg) -> bool:
     return isinstance(leg[0], RunStarted) and leg[0].resumed
 
 

@@ -66,7 +66,9 @@ async def no_leftovers(*, abandoned: Collection[str | int] = (), grace: float = 
 
 def _tasks(before: Work, abandoned: Collection[str | int]) -> list[str]:
     alive = work().tasks - before.tasks
-    tasks = [task for task in alive if task is not asyncio.current_task() and not _listed(task.get_name(), abandoned)]
+    tasks = [
+        task for task in alive if task is not asyncio.current_task() and not _is_listed(task.get_name(), abandoned)
+    ]
     return sorted(f"task {task.get_name()}: {task.get_coro()!r}" for task in tasks)
 
 
@@ -74,11 +76,11 @@ def _others(before: Work, abandoned: Collection[str | int]) -> list[str]:
     now = work()
     names = [thread.name for thread in now.threads - before.threads if thread.is_alive()]
     pids = sorted(pid for pid in now.processes - before.processes if pid not in abandoned)
-    threads = sorted(f"thread {name}" for name in names if not _listed(name, abandoned))
+    threads = sorted(f"thread {name}" for name in names if not _is_listed(name, abandoned))
     return threads + [f"process {pid}: {_command(pid)}" for pid in pids]
 
 
-def _listed(name: str, abandoned: Collection[str | int]) -> bool:
+def _is_listed(name: str, abandoned: Collection[str | int]) -> bool:
     return any(fnmatchcase(name, pattern) for pattern in abandoned if isinstance(pattern, str))
 
 

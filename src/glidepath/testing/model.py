@@ -22,7 +22,7 @@ from glidepath.messages import (
     ToolCallDelta,
     Usage,
 )
-from glidepath.plurals import how_many
+from glidepath.plurals import pluralize
 from glidepath.spi import ModelRequest
 from glidepath.testing.turns import Call, Step, Turn, UsageReport, as_turn, pieces
 
@@ -153,7 +153,7 @@ class ScriptedModel:
         problems = list(self._problems)
         left = self._script[self._asked :]
         if left:
-            problems.append(f"{len(left)} of {how_many(len(self._script), 'turn')} never asked for:")
+            problems.append(f"{len(left)} of {pluralize(len(self._script), 'turn')} never asked for:")
             problems.extend(f"  {_describe(step)}" for step in left)
         return "\n".join([f"ScriptedModel {self.name!r}:", *problems]) if problems else ""
 
@@ -165,7 +165,7 @@ class ScriptedModel:
             return self._then
         last = request.messages[-1] if request.messages else None
         about = f"{last.role}: {last.text[:120]!r}" if last is not None else "no message"
-        turns = how_many(len(self._script), "turn")
+        turns = pluralize(len(self._script), "turn")
         problem = f"unexpected request {self.calls}, the script has {turns}; last message: {about}"
         self._problems.append(problem)
         raise ScriptError(problem)

@@ -97,9 +97,9 @@ class Schedules(Generic[T]):
             try:
                 held = holds(schedule.result)
             except Exception as error:
-                raise _failed(schedule.choices, error) from error
+                raise _make_schedule_error(schedule.choices, error) from error
             if held is False:
-                raise _failed(schedule.choices, f"it returned {schedule.result!r:.500}")
+                raise _make_schedule_error(schedule.choices, f"it returned {schedule.result!r:.500}")
         return Explored(schedules=tried, deepest=deepest, complete=complete)
 
     def replay(self, choices: Sequence[int] = ()) -> T:
@@ -132,11 +132,11 @@ class Schedules(Generic[T]):
             if len(loop.taken) < len(prefix):
                 raise ScheduleError(f"only {len(loop.taken)} of {len(prefix)} choices were there: {_NOT_THE_SAME}")
         except (Exception, asyncio.CancelledError) as error:
-            raise _failed(tuple(loop.taken), error) from error
+            raise _make_schedule_error(tuple(loop.taken), error) from error
         return result, tuple(loop.taken), loop.widths
 
 
-def _failed(choices: tuple[int, ...], why: object) -> ScheduleError:
+def _make_schedule_error(choices: tuple[int, ...], why: object) -> ScheduleError:
     kept = list(choices)
     while kept and not kept[-1]:  # the first one is what is taken anyway
         kept.pop()

@@ -9,7 +9,7 @@ from typing import Any, Literal, TypeAlias
 from glidepath import _wire
 from glidepath._wire import Value
 from glidepath.messages import Delta, ReasoningDelta, TextDelta, ThinkingDelta, ToolCallDelta, Usage
-from glidepath.plurals import how_many
+from glidepath.plurals import pluralize
 from glidepath.spi import ModelRequest
 
 UsageReport: TypeAlias = Usage | Literal["missing"] | None
@@ -74,7 +74,7 @@ class Turn(Value, frozen=True, kw_only=True):
         """The same turn with these call ids, one for each call."""
         if len(call_ids) != len(self.calls):
             raise ValueError(
-                f"{how_many(len(call_ids), 'id')} for {how_many(len(self.calls), 'call')}: give one id for each call"
+                f"{pluralize(len(call_ids), 'id')} for {pluralize(len(self.calls), 'call')}: give one id for each call"
             )
         ids = iter(call_ids)
         parts = [_wire.replace(part, id=next(ids)) if isinstance(part, Call) else part for part in self.parts]
@@ -171,14 +171,16 @@ def truncated(
     else:
         at = len(last.arguments) // 2 if cut is None else cut
         turn = _wire.replace(turn, parts=(*turn.parts[:-1], _wire.replace(last, arguments=last.arguments[:at])))
-    return _wire.replace(turn, stop_reason="max_tokens", usage=usage or turn.usage, delay=_given(delay, turn.delay))
+    return _wire.replace(
+        turn, stop_reason="max_tokens", usage=usage or turn.usage, delay=_choose_delay(delay, turn.delay)
+    )
 
 
 def thinking(thoughts: str, then: str | Turn = "", *, usage: UsageReport = None, delay: float | None = None) -> Turn:
     """A reply that thinks first, then says or does `then`."""
     turn = as_turn(then) if then else Turn()
     parts = (ThinkingDelta(thoughts), *turn.parts)
-    return _wire.replace(turn, parts=parts, usage=usage or turn.usage, delay=_given(delay, turn.delay))
+    return _wire.replace(turn, parts=parts, usage=usage or turn.usage, delay=_choose_delay(delay, turn.delay))
 
 
 def refuse(text: str = "", *, usage: UsageReport = None, delay: float | None = None) -> Turn:
@@ -190,7 +192,7 @@ def refuse(text: str = "", *, usage: UsageReport = None, delay: float | None = N
 def no_end(what: str | Turn = "", *, delay: float | None = None) -> Turn:
     """A stream that stops without its terminal event, as when a connection drops."""
     turn = as_turn(what) if what else Turn()
-    return _wire.replace(turn, stop_reason=None, delay=_given(delay, turn.delay))
+    return _wire.replace(turn, stop_reason=None, delay=_choose_delay(delay, turn.delay))
 
 
 def empty(*, usage: UsageReport = None, delay: float | None = None, stop_reason: str = "end_turn") -> Turn:
@@ -203,5 +205,5 @@ def raw(*deltas: Delta, delay: float | None = None) -> Turn:
     return Turn(verbatim=deltas, stop_reason=None, delay=delay)
 
 
-def _given(delay: float | None, otherwise: float | None) -> float | None:
+def _choose_delay(delay: float | None, otherwise: float | None) -> float | None:
     return otherwise if delay is None else delay

@@ -168,7 +168,7 @@ def load_main(path: str, package: str | None) -> types.ModuleType:
     module.__package__ = package
     sys.modules[MAIN] = sys.modules["__main__"] = module
 
-    def reached(*args: object, **_: object) -> NoReturn:
+    def stop_at_run(*args: object, **_: object) -> NoReturn:
         for arg in args:
             if inspect.iscoroutine(arg):
                 arg.close()  # or Python warns that it was never awaited
@@ -184,7 +184,7 @@ def load_main(path: str, package: str | None) -> types.ModuleType:
     ]
     saved = [getattr(owner, name) for owner, name in patched]
     for owner, name in patched:
-        setattr(owner, name, reached)
+        setattr(owner, name, stop_at_run)
     try:
         exec(compile(Path(path).read_bytes(), path, "exec"), module.__dict__)  # noqa: S102 - the caller's own script
     except _RunReached:

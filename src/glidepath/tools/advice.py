@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from glidepath import _wire
 from glidepath.errors import close_to
-from glidepath.plurals import how_many
+from glidepath.plurals import pluralize
 from glidepath.tools.text import shorten
 
 MAX_LISTED = 12
@@ -16,17 +16,17 @@ _EXCERPT = 30
 
 def closest(name: str, names: Iterable[str]) -> str | None:
     """The name among `names` that `name` most likely meant, or None."""
-    wanted = _folded(name[:_MAX_NAME])
+    wanted = _normalize_name(name[:_MAX_NAME])
     folded: dict[str, str] = {}
     for candidate in names:
-        folded.setdefault(_folded(candidate[:_MAX_NAME]), candidate)
+        folded.setdefault(_normalize_name(candidate[:_MAX_NAME]), candidate)
     if wanted in folded:
         return folded[wanted]
     found = close_to(wanted, folded)
     return None if found is None else folded[found]
 
 
-def _folded(name: str) -> str:
+def _normalize_name(name: str) -> str:
     return name.strip().lower().replace("-", "_").replace(" ", "_")
 
 
@@ -51,7 +51,7 @@ def unknown_tool_message(name: str, available: Sequence[str], *, hidden: bool = 
     return " ".join(said)
 
 
-def malformed_arguments_message(text: str) -> str:
+def explain_malformed_arguments(text: str) -> str:
     """Tell the model what is wrong with the JSON of its arguments, where, and how to send them again."""
     again = "Call the tool again with its arguments as one complete JSON object."
     return f"The arguments of this call could not be read: {_fault(text)}. {again}"
@@ -78,7 +78,7 @@ def _fault(text: str) -> str:
 
 def _place(text: str, fault: str, at: int, where: str) -> str:
     if at >= len(text.rstrip()) or fault.startswith("Unterminated string"):
-        return f"the JSON ends too early, after {how_many(len(text), 'character')} ({fault})"
+        return f"the JSON ends too early, after {pluralize(len(text), 'character')} ({fault})"
     near = text[max(0, at - _EXCERPT) : at + _EXCERPT]
     return f"{fault} at {where}, near {shorten(near, _MAX_NAME)!r}"
 

@@ -12,7 +12,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from glidepath import _wire
-from glidepath.plurals import how_many
+from glidepath.plurals import pluralize
 from glidepath.tools.text import clean, trim
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ _ADDRESS = r" at 0x[0-9a-fA-F]+"
 _NAMED_KINDS = 4
 
 
-def named(value: object) -> str:
+def type_name_of(value: object) -> str:
     """The name of a value's type, with its module unless it is built in."""
     kind = type(value)
     return kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
@@ -86,12 +86,14 @@ class _Reader:
         if value is None or isinstance(value, str | float) or type(value) in (bool, int):
             return self._scalar(value)
         if id(value) in self._inside:
-            return self._marked(f"a {named(value)} that refers to itself", f"[this {named(value)} again]")
+            return self._mark_kind(
+                f"a {type_name_of(value)} that refers to itself", f"[this {type_name_of(value)} again]"
+            )
         if depth > DEEPEST:
-            return self._marked("what is nested too deeply", f"[a {named(value)}]")
+            return self._mark_kind("what is nested too deeply", f"[a {type_name_of(value)}]")
         self._inside.add(id(value))
         try:
-            return self._opened(value, depth)
+            return self._open_value(value, depth)
         except CONTAINED:  # a custom class may raise anything
             return self.as_text(value, depth)
         finally:
@@ -105,9 +107,9 @@ class _Reader:
         if math.isfinite(value):
             return float(value)
         text = "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
-        return self._marked(text.removeprefix("-"), text)
+        return self._mark_kind(text.removeprefix("-"), text)
 
-    def _opened(self, value: object, depth: int) -> Any:
+    def _open_value(self, value: object, depth: int) -> Any:
         below = depth + 1
         if hasattr(type(value), "dtype"):  # an array or a scalar of numpy
             return self._array(value, depth)
@@ -132,7 +134,7 @@ class _Reader:
     def _some(self, items: Iterable[Any]) -> list[Any]:
         some = list(islice(items, self._left + 1))
         if len(some) > self._left:
-            self.kinds[f"only the first {how_many(self._left, 'item')}"] = None
+            self.kinds[f"only the first {pluralize(self._left, 'item')}"] = None
             some = some[: self._left]
         self._left -= len(some)
         return some
@@ -142,12 +144,12 @@ class _Reader:
             return clean(key)
         if type(key) is int:
             return str(key)
-        return str(self._marked(f"keys of type {named(key)}", self._words(key)))
+        return str(self._mark_kind(f"keys of type {type_name_of(key)}", self._words(key)))
 
     def as_text(self, value: object, depth: int = 0) -> str:
         """The value's own text."""
         self.whole = self.whole or not depth
-        return str(self._marked(named(value), self._words(value)))
+        return str(self._mark_kind(type_name_of(value), self._words(value)))
 
     @staticmethod
     def _words(value: object) -> str:
@@ -156,9 +158,9 @@ class _Reader:
                 return trim(re.sub(_ADDRESS, "", say(value)), LONGEST)
             except CONTAINED:
                 continue
-        return f"<a {named(value)} that cannot be shown>"
+        return f"<a {type_name_of(value)} that cannot be shown>"
 
-    def _marked(self, kind: str, text: str) -> str:
+    def _mark_kind(self, kind: str, text: str) -> str:
         self.kinds[kind] = None
         return text
 

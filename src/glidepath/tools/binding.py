@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Self, TypeGuard
 
 from glidepath import _wire
-from glidepath.errors import ToolError, told
+from glidepath.errors import ToolError, describe_error
 from glidepath.tools import bridge
 from glidepath.tools.advice import closest
 from glidepath.tools.schema import accepts_null, nests_defaults, parameters_schema, scalar_type, usage
@@ -62,7 +62,7 @@ class Bound(_wire.Record, eq=False):
         """A private copy of the same data."""
         return _wire.loads(self.data)  # type: ignore[no-any-return]
 
-    def written(self) -> Any:
+    def as_json(self) -> Any:
         """The same as immutable JSON; a `ToolCall` accepts it as arguments."""
         return _wire.Raw(self.data)
 
@@ -92,7 +92,7 @@ class Binder:
         """The arguments, as plain data or as JSON, checked; raises `ArgumentsError` and nothing else."""
         raise NotImplementedError
 
-    def named(self, name: str) -> Self:
+    def with_name(self, name: str) -> Self:
         """The same for a tool of another name."""
         other = copy.copy(self)
         other._name = name  # noqa: SLF001 - a copy of this object
@@ -117,7 +117,7 @@ class SignatureBinder(Binder):
         try:
             # In and out through JSON: cheaper than converting objects, nothing is shared with the transcript, and what
             # hooks, events and journal could not write fails here.
-            checked = self._decode(arguments if arguments.__class__ is _Raw else _written(arguments))
+            checked = self._decode(arguments if arguments.__class__ is _Raw else _encode_arguments(arguments))
             if self._fills:
                 bridge.fill(checked)
             return Bound(_asdict(checked), _encode(checked))
@@ -129,7 +129,7 @@ class SignatureBinder(Binder):
         try:
             if isinstance(arguments, Mapping) and (repaired := self._repair(arguments)) is not None:
                 arguments = repaired
-                checked = self._decode(_written(arguments))
+                checked = self._decode(_encode_arguments(arguments))
                 if self._fills:
                     bridge.fill(checked)
                 return Bound(_wire.asdict(checked), bridge.encode(checked))
@@ -146,12 +146,12 @@ class SignatureBinder(Binder):
         for name in [name for name in self._kinds if name in arguments]:
             only = _wire.define("Argument", [(name, self._kinds[name])])
             try:
-                _wire.decoder(only, dec_hook=bridge.build)(_written({name: arguments[name]}))
+                _wire.decoder(only, dec_hook=bridge.build)(_encode_arguments({name: arguments[name]}))
             except KeyboardInterrupt:
                 raise
             except BaseException as fault:
-                problems.append(_said(fault))
-        return problems or [_said(error)]
+                problems.append(_explain_error(fault))
+        return problems or [_explain_error(error)]
 
 
 class SchemaBinder(Binder):
@@ -179,12 +179,12 @@ class SchemaBinder(Binder):
                 arguments = repaired
                 problems = self._problems(arguments)
             if not problems:
-                data = _written(arguments)
+                data = _encode_arguments(arguments)
                 return Bound(_wire.loads(data), data)
         except KeyboardInterrupt:
             raise
         except BaseException as error:
-            problems = [_said(error)]
+            problems = [_explain_error(error)]
         raise _arguments_error(self._name, problems, self.schema)
 
     def _problems(self, arguments: object) -> list[str]:
@@ -255,7 +255,7 @@ def _plain(arguments: object) -> Any:
     return _wire.loads(arguments) if type(arguments) is _wire.Raw else arguments
 
 
-def _written(arguments: object) -> bytes:
+def _encode_arguments(arguments: object) -> bytes:
     """The arguments as JSON; raises if JSON cannot express them."""
     data = bridge.encode(arguments)
     # NaN and infinity are also written as null: the tool would see something else.
@@ -287,14 +287,14 @@ def _wrong_names(arguments: Mapping[Any, Any], known: Mapping[str, Any], require
     return problems
 
 
-def _said(error: BaseException) -> str:
+def _explain_error(error: BaseException) -> str:
     if isinstance(error, RecursionError):
         return "the arguments are nested too deeply"
     if isinstance(error, UnicodeError):
         return "the arguments contain a lone surrogate: send complete characters"
     if isinstance(error, (_wire.WireError, ValueError)):
         return str(error)
-    return told(error)
+    return describe_error(error)
 
 
 def _arguments_error(name: str, problems: Sequence[str], schema: Mapping[str, Any]) -> ArgumentsError:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from glidepath import _wire
-from glidepath.errors import told
+from glidepath.errors import describe_error
 
 
 def _is_model(kind: object) -> bool:
@@ -91,4 +91,4 @@ def _readable(error: BaseException) -> str:
     except KeyboardInterrupt:
         raise
     except BaseException:
-        return told(error)
+        return describe_error(error)

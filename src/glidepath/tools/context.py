@@ -121,7 +121,7 @@ class ToolContext(Generic[DepsT]):
         """
         reports: list[Any] = []
 
-        async def spawned(agent: object, prompt: object, limits: object, _call_id: str) -> RunResult:
+        async def spawn_child(agent: object, prompt: object, limits: object, _call_id: str) -> RunResult:
             if spawn is None:
                 raise ToolError("this context has no run to spawn from: give for_testing(spawn=...) a function")
             return await spawn(agent, prompt, limits)
@@ -134,7 +134,7 @@ class ToolContext(Generic[DepsT]):
             near_budget=lambda: near_budget,
             is_cancelled=lambda: cancelled,
             report=lambda _id, _name, progress, _dropped=0: reports.append(progress),
-            spawn=spawned,
+            spawn=spawn_child,
         )
         context = RecordingContext(host, call_id, tool_name, idempotency_key)
         context.reports = reports

@@ -13,8 +13,8 @@ from glidepath.errors import ConfigurationError, ToolError
 from glidepath.spi import ToolSpec
 from glidepath.tools.binding import Binder, Bound, SchemaBinder, SignatureBinder
 from glidepath.tools.context import ToolContext
-from glidepath.tools.options import Isolation, RunOptions, ToolOptions, check_name, checked_options
-from glidepath.tools.progress import drain, settle, stepped
+from glidepath.tools.options import Isolation, RunOptions, ToolOptions, check_name, check_options
+from glidepath.tools.progress import drain, settle, step_generator
 from glidepath.tools.signature import Signature, innermost, read_signature
 from glidepath.tools.threads import run_in_thread
 
@@ -105,18 +105,18 @@ class Tool:
         fn: Callable[..., Any],
         **options: Unpack[RunOptions],
     ) -> None:
-        given = checked_options({"name": name, "description": description, **options})
+        given = check_options({"name": name, "description": description, **options})
         if name is None:
             raise ConfigurationError("a Tool needs a name: pass name='...', a short identifier")
         if not callable(fn):
             raise ConfigurationError(f"tool {name!r}: fn must be callable, got {type(fn).__name__}")
-        binder = SchemaBinder(name, _checked_schema(name, parameters))
+        binder = SchemaBinder(name, _check_schema(name, parameters))
         self._fill(fn, given, binder, Signature(description="", parameters=()))
 
     @classmethod
     def from_function(cls, fn: Callable[..., Any], options: Mapping[str, Any]) -> Tool:
         """The tool a function's signature and docstring describe."""
-        given = checked_options(options)
+        given = check_options(options)
         if not callable(fn) or isinstance(fn, type):
             raise ConfigurationError(f"a tool is made from a function, got {fn!r}: decorate a function or a method")
         if given["name"] is None:
@@ -138,7 +138,7 @@ class Tool:
         fields.update(given)
         if given["description"] is None:
             fields["description"] = signature.description
-        fields["parameters"] = schema = _wire.frozen(binder.schema)  # every run of every agent shares it
+        fields["parameters"] = schema = _wire.freeze(binder.schema)  # every run of every agent shares it
         fields["spec"] = ToolSpec(self.name, self.description, schema, given["strict"])
         fields["wants_context"], fields["deps_type"] = signature.context is not None, signature.deps
         fields["overlaps"] = self.read_only or self.parallel_safe
@@ -182,7 +182,7 @@ class Tool:
 
             return partial(run_transactional, fn, self.name, self._signature.connection or "")
         if self.isolation == "thread":
-            return partial(_run_threaded, fn, self.name)
+            return partial(_run_in_thread, fn, self.name)
         from glidepath.tools.processes import Reference, run_in_process
 
         try:
@@ -233,7 +233,7 @@ class Tool:
         check_name(name)
         spec = _wire.replace(self.spec, name=name)
         origins = (name,) if self.untrusted else ()
-        return self._distinct(name=name, spec=spec, origins=origins).checked_by(self._binder.named(name))
+        return self._distinct(name=name, spec=spec, origins=origins).checked_by(self._binder.with_name(name))
 
     def checked_by(self, binder: Binder) -> Tool:
         """The same tool, its arguments checked by another binder."""
@@ -300,7 +300,7 @@ def tool(fn: Callable[..., Any] | None = None, /, **options: object) -> Tool | C
     `ConfigurationError`, naming the option or the parameter and the fix, when they cannot.
     """
     if fn is None:
-        checked_options(options)  # a wrong option is reported where it is written
+        check_options(options)  # a wrong option is reported where it is written
         return lambda function: Tool.from_function(function, options)
     if isinstance(fn, Tool):
         if options:
@@ -338,7 +338,7 @@ def _check_transactional(name: str, fn: object, signature: Signature, given: Map
         raise ConfigurationError(f"tool {name!r}: transactional=True is for a plain function: {how}")
 
 
-def _checked_schema(name: str, parameters: object) -> dict[str, Any]:
+def _check_schema(name: str, parameters: object) -> dict[str, Any]:
     """A checked copy of a schema from elsewhere; raises `ConfigurationError`."""
     wrong = f"tool {name!r}: parameters"
     if not isinstance(parameters, Mapping):
@@ -375,10 +375,10 @@ def _is_async(fn: object) -> bool:
 
 async def _run_inline(fn: Callable[..., Any], values: dict[str, Any], context: ToolContext | None) -> Any:
     result = fn(**values)
-    return await settle(stepped(result) if inspect.isgenerator(result) else result, context)
+    return await settle(step_generator(result) if inspect.isgenerator(result) else result, context)
 
 
-async def _run_threaded(fn: Callable[..., Any], name: str, values: dict[str, Any], context: ToolContext | None) -> Any:
+async def _run_in_thread(fn: Callable[..., Any], name: str, values: dict[str, Any], context: ToolContext | None) -> Any:
     def call() -> Any:
         if _is_async(fn):  # isolation="thread" was asked for: its own loop, so that it may block
             import asyncio

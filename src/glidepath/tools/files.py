@@ -53,7 +53,7 @@ def _seconds(data: bytes) -> int:
 
 def pages(data: bytes) -> int:
     """The pages of a PDF; if they cannot be counted, the most its size allows."""
-    counted = _counted(data)
+    counted = _count_pages(data)
     left = _MOST_UNPACKED
     for found in re.finditer(_PACKED, data):
         reader = zlib.decompressobj()
@@ -62,12 +62,12 @@ def pages(data: bytes) -> int:
         except zlib.error:
             continue  # packed in another way, or encrypted
         left -= len(inside)
-        counted = max(counted, _counted(inside))
+        counted = max(counted, _count_pages(inside))
         if left <= 0:
             break
     return counted or 1 + len(data) // _BYTES_PER_PAGE
 
 
-def _counted(data: bytes) -> int:
+def _count_pages(data: bytes) -> int:
     counts = [int(found) for found in re.findall(_COUNT, data)] if b"/Pages" in data else []
     return max([len(re.findall(_PAGE_OBJECT, data)), *counts])

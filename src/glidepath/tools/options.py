@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
-from glidepath.errors import ConfigurationError, shown
-from glidepath.setting import checked_int, checked_seconds
+from glidepath.errors import ConfigurationError, short_repr
+from glidepath.setting import check_int, check_seconds
 from glidepath.tools.advice import closest
 from glidepath.tools.text import shorten
 
@@ -59,7 +59,7 @@ _DEFAULTS: Mapping[str, Any] = {
 }
 
 
-def checked_options(options: Mapping[str, Any]) -> dict[str, Any]:
+def check_options(options: Mapping[str, Any]) -> dict[str, Any]:
     """All options with defaults filled in; raises `ConfigurationError` naming the wrong option and the fix."""
     for name in options:
         if name not in _DEFAULTS:
@@ -79,7 +79,7 @@ def checked_options(options: Mapping[str, Any]) -> dict[str, Any]:
         check_name(given["name"])
     if given["strict"] is not None and not isinstance(given["strict"], bool):
         raise ConfigurationError(
-            f"strict: expected True, False, or None to follow strict_tools, got {shown(given['strict'], 100)}"
+            f"strict: expected True, False, or None to follow strict_tools, got {short_repr(given['strict'], 100)}"
         )
     for name in ("description", "approval_reason"):
         text = "" if given[name] is None else given[name]
@@ -89,7 +89,7 @@ def checked_options(options: Mapping[str, Any]) -> dict[str, Any]:
             text.encode()
         except UnicodeEncodeError:
             raise ConfigurationError(f"{name}: contains a lone surrogate: remove it") from None
-    for name, check in (("timeout", checked_seconds), ("max_result_chars", checked_int)):
+    for name, check in (("timeout", check_seconds), ("max_result_chars", check_int)):
         if given[name] is not None:  # which leaves it to the agent, so no error text may call it unlimited
             check(name, given[name], required=True)
     if given["isolation"] is not None and given["isolation"] not in _ISOLATIONS:

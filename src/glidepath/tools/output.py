@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from glidepath import _wire
-from glidepath.errors import ConfigurationError, told
+from glidepath.errors import ConfigurationError, describe_error
 from glidepath.texts import Texts
 from glidepath.tools import bridge
 from glidepath.tools.schema import schema_of
@@ -49,7 +49,7 @@ class Output:
             except KeyboardInterrupt:
                 raise
             except BaseException as error:  # whatever a user's own type raises means that this answer does not fit
-                problem = problem or _said(error)
+                problem = problem or _explain_error(error)
         raise OutputError(problem or "there is no JSON object in it")
 
     def is_value(self, value: object) -> bool:
@@ -102,6 +102,6 @@ def _candidates(text: str) -> Iterator[str]:
         yield text[start : end + 1]
 
 
-def _said(error: BaseException) -> str:
-    text = str(error) if isinstance(error, _wire.WireError) else told(error)
+def _explain_error(error: BaseException) -> str:
+    text = str(error) if isinstance(error, _wire.WireError) else describe_error(error)
     return shorten(clean(text), _MAX_PROBLEM).rstrip(".")

@@ -108,9 +108,9 @@ async def run_in_process(
     worker = ThreadWorker(child.run, f"glidepath-process-{reference.name}")
     worker.start()
     try:
-        await worker.finished()
+        await worker.wait_finished()
     except asyncio.CancelledError:
-        await _stopped(child, worker)
+        await _stop_child(child, worker)
         if child.survived and context is not None:
             context.abandoned = "process"
         raise
@@ -122,11 +122,11 @@ async def run_in_process(
     return child.result(worker.outcome())
 
 
-async def _stopped(child: ProcessChild, worker: ThreadWorker) -> None:
+async def _stop_child(child: ProcessChild, worker: ThreadWorker) -> None:
     while True:
         child.stop()
         try:
-            await worker.finished()
+            await worker.wait_finished()
         except asyncio.CancelledError:
             continue
         return
@@ -180,7 +180,7 @@ class ProcessChild:
             raise ToolError("no process could be started for the tool: the path of the Python interpreter is unknown")
         words = [sys.executable, "-P", _SCRIPT, str(descriptor)]
         if self._sandbox is not None:
-            self._boxed = self._sandbox.enter(words, read=self._needed(), pass_fds=(descriptor,))
+            self._boxed = self._sandbox.enter(words, read=self._readable_paths(), pass_fds=(descriptor,))
         boxed = self._boxed
         try:
             # -P: the script's folder must not shadow modules of the same names. Its own session: its group can be
@@ -200,7 +200,7 @@ class ProcessChild:
             if self._kill_at is not None:  # stopped while it started
                 self._signal(signal.SIGTERM)
 
-    def _needed(self) -> list[str]:
+    def _readable_paths(self) -> list[str]:
         """What the interpreter must be able to read to find the function: its library, and what is imported from."""
         places = [sys.prefix, sys.exec_prefix, _SCRIPT, *([] if self._script is None else [self._script])]
         places += [entry for entry in sys.path if isinstance(entry, str) and entry not in ("", "/")]
@@ -218,7 +218,7 @@ class ProcessChild:
                 else:
                     return None
             except TimeoutError:
-                if self._exited():  # without end-of-file: something it started holds the socket
+                if self._has_exited():  # without end-of-file: something it started holds the socket
                     return None
             except OSError:  # it died
                 return None
@@ -230,7 +230,7 @@ class ProcessChild:
                 if self._kill_at is not None and time.monotonic() >= self._kill_at:
                     self._signal(signal.SIGKILL)
 
-    def _exited(self) -> bool:
+    def _has_exited(self) -> bool:
         assert self._process is not None  # noqa: S101 - for the type checker
         if not hasattr(os, "waitid"):  # macOS before Python 3.13
             return self._process.poll() is not None
@@ -246,7 +246,7 @@ class ProcessChild:
         assert process is not None  # noqa: S101 - for the type checker
         # A child that has replied flushes and leaves by itself, and one that is dying finishes: its status is true.
         deadline = time.monotonic() + self._grace
-        while self._kill_at is None and time.monotonic() < deadline and not self._exited():
+        while self._kill_at is None and time.monotonic() < deadline and not self._has_exited():
             time.sleep(0.001)
         with self._lock:
             self._signal(signal.SIGKILL)  # the group: also what the function started and left behind

@@ -30,7 +30,7 @@ async def settle(value: object, context: ToolContext | None) -> Any:
     return report.last
 
 
-async def stepped(values: Generator[Any, Any, Any]) -> AsyncIterator[Any]:
+async def step_generator(values: Generator[Any, Any, Any]) -> AsyncIterator[Any]:
     """A plain generator that runs on the event loop, for `settle`."""
     with closing(values):
         for item in values:

@@ -11,8 +11,8 @@ from glidepath import _wire
 from glidepath._wire import Value
 from glidepath.errors import ToolError
 from glidepath.messages import FileBlock, ImageBlock, ResultBlock, TextBlock
-from glidepath.plurals import how_many
-from glidepath.tools.besttext import CONTAINED, MOST_ITEMS, best_text, finite, has_dump, named
+from glidepath.plurals import pluralize
+from glidepath.tools.besttext import CONTAINED, MOST_ITEMS, best_text, finite, has_dump, type_name_of
 from glidepath.tools.text import clean, clean_data, split, trim
 
 NO_OUTPUT = "(no output)"
@@ -50,17 +50,17 @@ def as_result(value: object) -> ToolResult:
     if type(value) is str:
         return ToolResult(clean(value) or NO_OUTPUT)
     if isinstance(value, ToolResult):
-        return _checked(value)
+        return _check_result(value)
     return ToolResult(_content(value))
 
 
-def _checked(result: ToolResult) -> ToolResult:
+def _check_result(result: ToolResult) -> ToolResult:
     changes: dict[str, Any] = {}
     content = _content(result.content)
     if content is not result.content:
         changes["content"] = content
     if result.details is not None:
-        changes["details"] = _detached(result.details)
+        changes["details"] = _detach(result.details)
     if result.narration is not None and (narration := clean(str(result.narration))) is not result.narration:
         changes["narration"] = narration
     if result.kind is not None and type(result.kind) is not str:
@@ -95,7 +95,7 @@ def _block(item: object) -> ResultBlock:
         try:
             return _image(bytes(item))
         except ToolError:
-            return TextBlock(f"[{how_many(len(item), 'byte')} that cannot be shown]")
+            return TextBlock(f"[{pluralize(len(item), 'byte')} that cannot be shown]")
     content = item if isinstance(item, str) else _json(item)
     return TextBlock(clean(content) or NO_OUTPUT)
 
@@ -111,7 +111,7 @@ def _image(data: bytes) -> ImageBlock:
         kind = "webp"
     else:
         raise ToolError(
-            f"the tool returned {how_many(len(data), 'byte')} that are not a PNG, JPEG, GIF or WebP image: "
+            f"the tool returned {pluralize(len(data), 'byte')} that are not a PNG, JPEG, GIF or WebP image: "
             "decode them to str, or write them to a file and return its path"
         )
     return ImageBlock(media_type=f"image/{kind}", data=data)
@@ -129,7 +129,7 @@ def _json(value: object) -> str:
     return best_text(value) if "null" in text and not finite(value) else text
 
 
-def _detached(details: object) -> Any:
+def _detach(details: object) -> Any:
     """A plain copy: a tool that keeps changing what it returned must not change the journal."""
     written = _json(details)
     try:
@@ -147,12 +147,12 @@ def _plainer(value: object) -> Any:
     if isinstance(value, str):  # a subclass
         return str.__str__(value)
     if hasattr(type(value), "dtype"):  # from numpy: see `best_text`
-        raise NotImplementedError(f"{named(value)} has no JSON form of its own")
+        raise NotImplementedError(f"{type_name_of(value)} has no JSON form of its own")
     if isinstance(value, abc.Mapping):
         return {name: value[name] for name in islice(value, MOST_ITEMS)}
     if isinstance(value, abc.Collection):
         return list(islice(value, MOST_ITEMS))
-    raise NotImplementedError(f"objects of type {named(value)} have no JSON form")
+    raise NotImplementedError(f"objects of type {type_name_of(value)} have no JSON form")
 
 
 _encode = _wire.encoder(enc_hook=_plainer)
@@ -167,10 +167,10 @@ def trim_result(result: ToolResult, limit: int) -> ToolResult:
     total = sum([len(block.text) for block in result.content if isinstance(block, TextBlock)])
     if total <= limit:
         return result
-    return _wire.replace(result, content=_trimmed(result.content, total, limit))
+    return _wire.replace(result, content=_trim_blocks(result.content, total, limit))
 
 
-def _trimmed(blocks: tuple[ResultBlock, ...], total: int, limit: int) -> tuple[ResultBlock, ...]:
+def _trim_blocks(blocks: tuple[ResultBlock, ...], total: int, limit: int) -> tuple[ResultBlock, ...]:
     head, marker, tail = split(total, limit)
     kept: list[ResultBlock] = []
     start = 0

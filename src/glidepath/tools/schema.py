@@ -72,18 +72,18 @@ def _hoist(schema: dict[str, Any], name: str, hoisted: dict[str, Any]) -> dict[s
     """Move a foreign schema's own `$defs` to the root, under names that cannot collide with ours."""
     definitions = schema.pop("$defs", {})
     for key, definition in definitions.items():
-        hoisted[f"{name}.{key}"] = moved(definition, "#/$defs/", f"#/$defs/{name}.")
-    shown: dict[str, Any] = moved(schema, "#/$defs/", f"#/$defs/{name}.")
+        hoisted[f"{name}.{key}"] = move_references(definition, "#/$defs/", f"#/$defs/{name}.")
+    shown: dict[str, Any] = move_references(schema, "#/$defs/", f"#/$defs/{name}.")
     return shown
 
 
-def moved(node: object, before: str, after: str) -> Any:
+def move_references(node: object, before: str, after: str) -> Any:
     """A schema in which references that began with `before` begin with `after`."""
     if isinstance(node, list | tuple):
-        return [moved(item, before, after) for item in node]
+        return [move_references(item, before, after) for item in node]
     if not isinstance(node, Mapping):
         return node
-    shown = {key: moved(value, before, after) for key, value in node.items()}
+    shown = {key: move_references(value, before, after) for key, value in node.items()}
     if isinstance(reference := shown.get("$ref"), str) and reference.startswith(before):
         shown["$ref"] = after + reference.removeprefix(before)
     return shown

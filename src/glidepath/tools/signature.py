@@ -86,7 +86,7 @@ def read_signature(fn: Callable[..., Any]) -> Signature:
     signature = _signature(fn)
     own = None if isinstance(fn, functools.partial) else getattr(fn, "__doc__", None)
     description, said = read_docstring(own if isinstance(own, str) else getattr(inner, "__doc__", None))
-    taken = _bound_keywords(fn)
+    taken = _find_bound_keywords(fn)
     given = [parameter for parameter in signature.parameters.values() if parameter.name not in taken]
     takes_instance = _takes_instance(fn, given)
     given = given[1:] if takes_instance else given
@@ -136,7 +136,7 @@ def _signature(fn: Callable[..., Any]) -> inspect.Signature:
         ) from error
 
 
-def _bound_keywords(fn: object) -> set[str]:
+def _find_bound_keywords(fn: object) -> set[str]:
     """Keywords that a partial has already set: often secrets, which the model must not see."""
     taken: set[str] = set()
     while isinstance(fn, functools.partial):
@@ -204,7 +204,7 @@ def _deps_of(kind: object) -> Any:
 
 
 def _parameter(parameter: inspect.Parameter, kind: object, documented: str) -> Parameter:
-    kind, described = _annotated(kind)
+    kind, described = _split_annotated(kind)
     default = REQUIRED if parameter.default is inspect.Parameter.empty else parameter.default
     if default is None and kind is not Any:
         kind = kind | None if isinstance(kind, type) else typing.Optional[kind]  # noqa: UP045 - may be Annotated
@@ -213,7 +213,7 @@ def _parameter(parameter: inspect.Parameter, kind: object, documented: str) -> P
     return Parameter(name=parameter.name, kind=kind, default=default, description=described or documented)
 
 
-def _annotated(kind: Any) -> tuple[Any, str]:
+def _split_annotated(kind: Any) -> tuple[Any, str]:
     """The type with everything msgspec understands, and the description in an `Annotated`.
 
     A description may be a plain str, `Meta(description=...)`, `Doc(...)` or pydantic's `Field(description=...)`; the

@@ -12,7 +12,7 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from glidepath.errors import ToolError, told
+from glidepath.errors import ToolError, describe_error
 from glidepath.tools.context import ToolContext
 from glidepath.tools.progress import settle
 
@@ -90,7 +90,7 @@ class ThreadWorker:
         if self._busy is not None:
             self._busy.add(self)
 
-    async def finished(self) -> None:
+    async def wait_finished(self) -> None:
         """Wait for the end of the call. Cancelling the wait leaves the thread running; one may wait again."""
         while self._outcome is None:
             self._waiter = self._loop.create_future()
@@ -104,7 +104,7 @@ class ThreadWorker:
             return value
         try:
             if isinstance(error, StopIteration):  # Python does not allow it to leave a coroutine
-                raise ToolError(told(error)) from error
+                raise ToolError(describe_error(error)) from error
             raise error
         finally:
             self._outcome = None
@@ -120,7 +120,7 @@ async def run_in_thread(call: Callable[[], Any], name: str, context: ToolContext
     worker = ThreadWorker(call, f"glidepath-tool-{name}")
     worker.start()
     try:
-        await worker.finished()
+        await worker.wait_finished()
     except BaseException:  # cancelled, or closed with the loop
         worker.release()
         if context is not None and not worker.ended:

@@ -14,7 +14,7 @@ from typing import Any
 
 from glidepath._wire import Value
 from glidepath.outcome import PendingCall
-from glidepath.run.revealing import call_line, revealed
+from glidepath.run.revealing import call_line, escape_invisible
 from glidepath.workspace.toolset import runs_commands, touches_one_file
 
 _OPERATORS = frozenset(";&|<>()$`\\{}[]*?~!#\n\r")
@@ -90,7 +90,7 @@ def scope_of(pending: PendingCall, tools: Iterable[Any]) -> Scope | None:
 
 def simple_words(command: object) -> tuple[str, ...] | None:
     """The words of a command that does one thing; None for one that can do another thing than it seems to."""
-    if not isinstance(command, str) or _OPERATORS & set(command) or revealed(command) != command:
+    if not isinstance(command, str) or _OPERATORS & set(command) or escape_invisible(command) != command:
         return None
     try:
         words = shlex.split(command)
@@ -122,7 +122,7 @@ def _is_open(program: str, rest: list[str]) -> bool:
 
 
 def _file(tool: str, path: object) -> Scope | None:
-    if not isinstance(path, str) or revealed(path) != path:
+    if not isinstance(path, str) or escape_invisible(path) != path:
         return None
     place = PurePosixPath(path)
     if place.is_absolute() or ".." in place.parts or not place.name:

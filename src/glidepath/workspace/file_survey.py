@@ -17,9 +17,9 @@ import stat
 from collections import deque
 from pathlib import Path
 
-from glidepath.workspace.gitconfig import MOST_CONFIG, is_harmless, named_places
-from glidepath.workspace.protected import GIT_PARTS, Protection, folded
-from glidepath.workspace.root import Workspace, sent_from_above
+from glidepath.workspace.gitconfig import MOST_CONFIG, find_command_places, is_harmless
+from glidepath.workspace.protected import GIT_PARTS, Protection, fold_name
+from glidepath.workspace.root import Workspace, find_places_used_from_above
 
 MOST_ENTRIES = 200_000
 """How many entries of a workspace are looked at, upper folders first."""
@@ -79,7 +79,7 @@ class FileSurvey:
 
     def look(self) -> FileSurvey:
         """Look through the workspace and decide what to mount."""
-        sent = sent_from_above(Path(self.root))
+        sent = find_places_used_from_above(Path(self.root))
         if self._protection.closed is not None or self.root in sent:
             self.readonly = [self.root]
             self.writable = [f"{self.root}/{rest}" for rest in self._protection.within([])]
@@ -148,7 +148,7 @@ class FileSurvey:
         return None
 
     def _note(self, path: str, why: str, *, is_folder: bool, name: str) -> None:
-        if is_folder and folded(name) == ".git":
+        if is_folder and fold_name(name) == ".git":
             self._git(path)
         else:
             own = self._protection.is_own(self._steps(path))
@@ -171,7 +171,7 @@ class FileSurvey:
                 if os.path.lexists(f"{tree}/{name}"):
                     path = f"{tree}/{name}"
                     self.found.append(FoundFile(path, self._signature(path), _GIT_WORD, part_of=folder))
-        for path in named_places(_configuration(folder) or "", os.path.dirname(folder)):
+        for path in find_command_places(_configuration(folder) or "", os.path.dirname(folder)):
             inside = path.startswith(f"{self.root}/") and not path.startswith(f"{folder}/")
             if not inside or self._protection.allows(self._steps(path)):
                 continue
@@ -295,15 +295,15 @@ def _set_aside(one: FoundFile) -> str:
     what = "it"
     try:
         if one.git:
-            what, new = "its HEAD", _renamed(f"{one.path}/HEAD")
-        if not one.git or folded(os.path.basename(one.path)) == ".git":
-            what, new = "it", _renamed(one.path)
+            what, new = "its HEAD", _move_aside(f"{one.path}/HEAD")
+        if not one.git or fold_name(os.path.basename(one.path)) == ".git":
+            what, new = "it", _move_aside(one.path)
     except OSError as error:
         return f"the command made it, and it could NOT be renamed ({error.strerror}): remove it"
     return f"the command made it, so {what} was renamed to {new!r:.200}"
 
 
-def _renamed(path: str) -> str:
+def _move_aside(path: str) -> str:
     other = f"{path}.set-aside"
     number = 1
     while os.path.lexists(other):

@@ -15,7 +15,7 @@ from typing import Annotated, BinaryIO
 
 from glidepath._wire import Meta
 from glidepath.errors import ToolError
-from glidepath.plurals import how_many
+from glidepath.plurals import pluralize
 from glidepath.tools import NeedsInput, ToolContext
 from glidepath.workspace.root import Workspace
 from glidepath.workspace.secret_files import SecretFileError
@@ -135,10 +135,10 @@ def _pass_over(file: BinaryIO, path: str, first_line: int, size: int, patience: 
 
 def write_file(workspace: Workspace, path: str, content: str) -> str:
     """Write a whole file in the workspace: a new one, or in place of the old one. Folders are made as needed."""
-    data = _encoded(content)
+    data = _encode_content(content)
     with workspace.place(path, make=True) as (folder, name):
         _replace(folder, name, data)
-    return f"wrote {how_many(len(data), 'byte')} to {path}"
+    return f"wrote {pluralize(len(data), 'byte')} to {path}"
 
 
 def edit_file(
@@ -168,10 +168,10 @@ def edit_file(
         raise ToolError(f"{path} does not contain that text: read it again, and copy the text exactly")
     if count > 1 and not every:
         raise ToolError(f"{path} contains that text {count} times: include more context, or set every=true")
-    changed = _encoded(text.replace(old, new))
+    changed = _encode_content(text.replace(old, new))
     with workspace.place(path) as (folder, name):
         _replace(folder, name, changed)
-    places = how_many(count, "place")
+    places = pluralize(count, "place")
     return f"changed {places} in {path}"
 
 
@@ -240,12 +240,12 @@ def search(
             if wanted.search(line):
                 if len(hits) == MOST_HITS:
                     hits.append(f"[more than {MOST_HITS} lines match: narrow the pattern or the path]")
-                    return "\n".join([*hits, *_told_of(passed)])
+                    return "\n".join([*hits, *_describe_skipped(passed)])
                 hits.append(f"{name}:{number}: {line.strip()[:_MOST_LINE]}")
-    return "\n".join([*(hits or ["(nothing matches)"]), *_told_of(passed)])
+    return "\n".join([*(hits or ["(nothing matches)"]), *_describe_skipped(passed)])
 
 
-def _told_of(passed: list[str]) -> list[str]:
+def _describe_skipped(passed: list[str]) -> list[str]:
     if not passed:
         return []
     more = f" and {len(passed) - _FEW} more" if len(passed) > _FEW else ""
@@ -279,7 +279,7 @@ def _lines(workspace: Workspace, name: str, passed: list[str]) -> list[tuple[int
     return list(enumerate(data.decode(errors="replace").splitlines(), 1))
 
 
-def _encoded(content: str) -> bytes:
+def _encode_content(content: str) -> bytes:
     try:
         data = content.encode()
     except UnicodeEncodeError:

@@ -26,7 +26,7 @@ def is_harmless(text: str) -> bool:
     return True
 
 
-def named_places(text: str, top: str) -> list[str]:
+def find_command_places(text: str, top: str) -> list[str]:
     """Files and folders from which git takes commands because this configuration says so, as paths.
 
     `top` is the folder the repository is for: hooks are looked for from there, included files from its `.git`.

@@ -19,7 +19,7 @@ from collections.abc import Iterable, Sequence
 from contextlib import suppress
 
 from glidepath.workspace.gitconfig import MOST_CONFIG, is_harmless
-from glidepath.workspace.protected_names import GIT_PARTS, GIT_WORD, NameRules, folded
+from glidepath.workspace.protected_names import GIT_PARTS, GIT_WORD, NameRules, fold_name
 
 __all__ = ["ASIDE", "NewNames", "free_name"]
 
@@ -48,7 +48,7 @@ class NewNames:
         self._root = root
         self._rules = rules
         self._known = frozenset(known)
-        self._awaited = frozenset(tuple(folded(step) for step in path) for path in awaited)
+        self._awaited = frozenset(tuple(fold_name(step) for step in path) for path in awaited)
         self._own = own  # an open folder: /proc/self of this process
         self.aliases: dict[str, str] = {}
         """The names that things have got, by the path that the command wanted."""
@@ -70,10 +70,10 @@ class NewNames:
 
     def is_config(self, folder: int, name: str) -> bool:
         """True for the configuration of a repository that the command has made, or makes."""
-        steps = self.steps_of(folder) if folded(name) == "config" else None
+        steps = self.steps_of(folder) if fold_name(name) == "config" else None
         if not steps or self._rules.allows((*steps, name)) or _identify(folder) in self._known:
             return False
-        return folded(steps[-1]) == ".git" or _is_repository(_lower_names(folder))
+        return fold_name(steps[-1]) == ".git" or _is_repository(_lower_names(folder))
 
     def _is_mounted(self, folder: int, name: str) -> bool:
         """True for what is there and has its own mount: it is read-only, and the kernel refuses by itself."""
@@ -103,7 +103,7 @@ class NewNames:
         steps = self.steps_of(folder)
         if steps is None or self._rules.allows((*steps, name)) or self._is_mounted(folder, name):
             return name
-        at = next((end for end, step in enumerate(steps, 1) if folded(step) == ".git"), None)
+        at = next((end for end, step in enumerate(steps, 1) if fold_name(step) == ".git"), None)
         if at is None or self._rules.allows(steps[:at]):
             chosen = self._by_name(folder, (*steps, name), kind, source)
         else:
@@ -116,13 +116,13 @@ class NewNames:
         name = full[-1]
         entering = kind == "folder"
         why = self._rules.refusal(full, entering=entering) if self._rules.may_hold(name) else None
-        if why is None and any(tuple(map(folded, full[:end])) in self._awaited for end in range(1, len(full) + 1)):
+        if why is None and any(tuple(map(fold_name, full[:end])) in self._awaited for end in range(1, len(full) + 1)):
             why = GIT_WORD
         if why is None and kind in ("folder", "link"):
-            why = self._protected_below(full, kind, source)
+            why = self._explain_protected_path(full, kind, source)
         if why is None:
             return name
-        if entering and folded(name) == ".git":
+        if entering and fold_name(name) == ".git":
             if source is None:
                 return name
             if self._is_harmless(source):
@@ -130,10 +130,10 @@ class NewNames:
                 return name
         return self._other_name(folder, full, why)
 
-    def _protected_below(self, full: Steps, kind: str, source: int | None) -> str | None:
+    def _explain_protected_path(self, full: Steps, kind: str, source: int | None) -> str | None:
         """Why a folder or a link must not get this name: with what is in it, it would be a protected path."""
         rests = self._rules.rests(full)
-        names = tuple(map(folded, full))
+        names = tuple(map(fold_name, full))
         rests += [(path[len(names) :], GIT_WORD) for path in self._awaited if path[: len(names)] == names != path]
         for rest, why in rests:
             if kind == "link" or (source is not None and _contains(source, rest)):
@@ -141,7 +141,7 @@ class NewNames:
         return None
 
     def _inside_git(self, folder: int, steps: Steps, at: int, name: str, kind: str, source: int | None) -> str:
-        part = tuple(folded(step) for step in (*steps[at:], name))
+        part = tuple(fold_name(step) for step in (*steps[at:], name))
         git = os.open("/".join([".", *[".."] * (len(steps) - at)]), _FOLDER, dir_fd=folder)
         try:
             known = _identify(git) in self._known
@@ -158,15 +158,19 @@ class NewNames:
 
     def _beside_head(self, folder: int, steps: Steps, name: str, kind: str, source: int | None) -> str:
         """A folder is a repository, whatever its name, if it has the right things in it."""
-        low = folded(name)
-        hook = bool(steps) and folded(steps[-1]) == "hooks" and len(steps) > 1
+        low = fold_name(name)
+        hook = bool(steps) and fold_name(steps[-1]) == "hooks" and len(steps) > 1
         if low not in _OF_GIT and not hook:
             return name
         place = folder if low in _OF_GIT else os.open("..", _FOLDER, dir_fd=folder)
         try:
             above = steps if place == folder else steps[:-1]
             names = _lower_names(place) | ({low} if place == folder else set())
-            if (above and folded(above[-1]) == ".git") or _identify(place) in self._known or not _is_repository(names):
+            if (
+                (above and fold_name(above[-1]) == ".git")
+                or _identify(place) in self._known
+                or not _is_repository(names)
+            ):
                 return name
             part = (low,) if place == folder else ("hooks", low)
             if _is_command(part, name, kind, source) or not self._is_harmless(place):
@@ -210,8 +214,8 @@ class NewNames:
         path = self.path_of(repository)
         name = path.rpartition("/")[2]
         shown = "/".join(self.steps_of(repository) or (name,))
-        heads = [self._rename(repository, one) for one in names_in(repository) if folded(one) == "head"]
-        if folded(name) != ".git":
+        heads = [self._rename(repository, one) for one in names_in(repository) if fold_name(one) == "head"]
+        if fold_name(name) != ".git":
             for head in heads:
                 self._say(_describe(shown, GIT_WORD, head, "its HEAD"))
             return
@@ -312,7 +316,7 @@ def _is_repository(names: set[str]) -> bool:
 
 
 def _lower_names(folder: int) -> set[str]:
-    return {folded(name) for name in names_in(folder)}
+    return {fold_name(name) for name in names_in(folder)}
 
 
 def names_in(folder: int, name: str = ".") -> list[str]:
@@ -327,7 +331,7 @@ def names_in(folder: int, name: str = ".") -> list[str]:
 def _contains(folder: int, rest: Sequence[str]) -> bool:
     """True when this path is below an open folder, in any spelling."""
     for name in names_in(folder):
-        if folded(name) != rest[0]:
+        if fold_name(name) != rest[0]:
             continue
         if len(rest) == 1:
             return True

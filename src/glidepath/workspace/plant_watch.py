@@ -22,7 +22,7 @@ from collections.abc import Iterator, Sequence
 
 from glidepath.workspace.file_survey import ADVICE, FileSurvey
 from glidepath.workspace.gitconfig import MOST_CONFIG, is_harmless
-from glidepath.workspace.protected import GIT_PARTS, Protection, folded
+from glidepath.workspace.protected import GIT_PARTS, Protection, fold_name
 from glidepath.workspace.root import Workspace
 
 _WRITTEN, _MOVED_IN, _MADE, _IS_FOLDER, _LOST = 0x8, 0x80, 0x100, 0x4000_0000, 0x4000
@@ -105,19 +105,19 @@ class PlantWatch:
                 self._watch(steps)
             return
         why = self._protection.refusal(steps, entering=is_folder) if self._protection.may_hold(steps[-1]) else None
-        if why is not None and is_folder and folded(steps[-1]) == ".git":
+        if why is not None and is_folder and fold_name(steps[-1]) == ".git":
             self._enter_git(steps)
         elif why is not None and not self._protection.is_own(steps):
             self._set_aside(steps, why)
         elif is_folder:
             self._enter(steps)
-        if folded(steps[-1]) in _OF_GIT and len(steps) > 1 and not self._protection.allows(steps):
+        if fold_name(steps[-1]) in _OF_GIT and len(steps) > 1 and not self._protection.allows(steps):
             self._judge(steps[:-1], bare=True)
 
     def _git_around(self, steps: Steps) -> Steps | None:
         """The new repository's own folder that this is in; None when it is in none."""
         for end in range(1, len(steps)):
-            if folded(steps[end - 1]) == ".git":
+            if fold_name(steps[end - 1]) == ".git":
                 inside = "/".join([self._root, *steps[:end]]) in self._known or self._protection.allows(steps[:end])
                 return None if inside else steps[:end]
         return None
@@ -126,19 +126,19 @@ class PlantWatch:
         """Watch a new folder, and look at what is in it already."""
         if len(steps) > _DEEPEST or not self._watch(steps):
             return
-        for name, is_folder in self._listed(steps):
+        for name, is_folder in self._list_folder(steps):
             self._look((*steps, name), is_folder=is_folder)
 
     def _enter_git(self, steps: Steps) -> None:
         self._watch(steps)
-        for name, is_folder in self._listed(steps):
-            if is_folder and folded(name) in ("hooks", "info"):
+        for name, is_folder in self._list_folder(steps):
+            if is_folder and fold_name(name) in ("hooks", "info"):
                 self._watch((*steps, name))
         self._judge(steps)
 
     def _judge(self, git: Steps, *, bare: bool = False) -> None:
         """Rename a repository's own folder once it names a command. An unfinished one names none."""
-        with self._opened(git) as folder:
+        with self._open_folder(git) as folder:
             if folder is None or (bare and not _is_repository(folder)) or not _names_a_command(folder):
                 return
         if "/".join([self._root, *git]) not in self._known:
@@ -147,7 +147,7 @@ class PlantWatch:
     def _set_aside(self, steps: Steps, why: str, whole: Steps | None = None) -> None:
         """Rename the last of these; `whole` is what loses its meaning by that, if it is something else."""
         shown = "/".join(whole or steps)
-        with self._opened(steps[:-1]) as folder:
+        with self._open_folder(steps[:-1]) as folder:
             if folder is None:
                 return
             other = _free_name(steps[-1], folder)
@@ -168,7 +168,7 @@ class PlantWatch:
     def _watch(self, steps: Steps) -> bool:
         if self._libc is None or len(self._folders) >= _MOST_FOLDERS:
             return False
-        with self._opened(steps) as folder:
+        with self._open_folder(steps) as folder:
             if folder is None:
                 return False
             number = self._libc.inotify_add_watch(self._events, f"/proc/self/fd/{folder}/.".encode(), _WATCHED)
@@ -177,7 +177,7 @@ class PlantWatch:
         return bool(number >= 0)
 
     @contextlib.contextmanager
-    def _opened(self, steps: Sequence[str]) -> Iterator[int | None]:
+    def _open_folder(self, steps: Sequence[str]) -> Iterator[int | None]:
         """The folder, walked to from the root; None when it is not there, or a link is in the way."""
         found: int | None = None
         try:
@@ -196,8 +196,8 @@ class PlantWatch:
             if found is not None:
                 os.close(found)
 
-    def _listed(self, steps: Steps) -> list[tuple[str, bool]]:
-        with self._opened(steps) as folder:
+    def _list_folder(self, steps: Steps) -> list[tuple[str, bool]]:
+        with self._open_folder(steps) as folder:
             if folder is None:
                 return []
             with contextlib.suppress(OSError), os.scandir(folder) as entries:

@@ -12,11 +12,11 @@ from glidepath.workspace.protected_names import (
     LINKABLE,
     ROWS,
     NameRules,
-    folded,
+    fold_name,
     may_be_protected,
 )
 
-__all__ = ["GIT_PARTS", "LINKABLE", "ROWS", "Protection", "folded", "is_git_folder", "may_be_protected"]
+__all__ = ["GIT_PARTS", "LINKABLE", "ROWS", "Protection", "fold_name", "is_git_folder", "may_be_protected"]
 
 
 class Protection(NameRules):
@@ -39,21 +39,21 @@ class Protection(NameRules):
                 f"allow_protected: expected a list of paths, got {allowed!r:.80}: put it in a list"
             )
         super().__init__(
-            [_checked(path) for path in allowed],
-            [folded(name) for name in above],
-            [[folded(step) for step in path] for path in own],
+            [_check_path(path) for path in allowed],
+            [fold_name(name) for name in above],
+            [[fold_name(step) for step in path] for path in own],
             closed,
         )
 
 
-def _checked(path: object) -> tuple[str, ...]:
+def _check_path(path: object) -> tuple[str, ...]:
     text = path if isinstance(path, str) else ""
     steps = [step for step in text.split("/") if step not in ("", ".")]
     if not steps or ".." in steps or text.startswith(("/", "~")):
         raise ConfigurationError(
             f"allow_protected: {path!r:.80} is not a path inside the workspace; write one such as '.vscode/tasks.json'"
         )
-    return tuple(folded(step) for step in steps)
+    return tuple(fold_name(step) for step in steps)
 
 
 def is_git_folder(folder: int) -> bool:

@@ -65,7 +65,7 @@ _HEAD = "head"  # protected only as a file: ordinary folders have this name, too
 _SHORT_NAMES = {"git~1": ".git"}  # its short name on NTFS
 
 
-def folded(name: str) -> str:
+def fold_name(name: str) -> str:
     """A name as the most lenient file system compares it: without case, variants of letters, invisible characters."""
     plain = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", name).casefold())
     plain = "".join(sign for sign in plain if unicodedata.category(sign) not in ("Cf", "Cc", "Mn"))
@@ -75,7 +75,7 @@ def folded(name: str) -> str:
 
 _ENDINGS = {name[1:].casefold(): why for name, why in ROWS.items() if name.startswith("*")}
 _PATHS = {
-    tuple([folded(step) for step in name.split("/")]): why for name, why in ROWS.items() if not name.startswith("*")
+    tuple([fold_name(step) for step in name.split("/")]): why for name, why in ROWS.items() if not name.startswith("*")
 }
 _LONGEST = max(map(len, _PATHS))
 _LAST = frozenset(path[-1] for path in _PATHS) - {_HEAD}
@@ -89,7 +89,7 @@ def may_be_protected(name: str) -> bool:
     if name.isascii() and ":" not in name and "\\" not in name and "~" not in name:
         plain = name.lower().rstrip(". ")
     else:
-        plain = folded(name.rpartition("\\")[2])
+        plain = fold_name(name.rpartition("\\")[2])
     return plain in _LAST or plain.endswith(tuple(_ENDINGS))
 
 
@@ -124,7 +124,7 @@ class NameRules:
 
         A step that a Windows file system would take for several counts as several.
         """
-        names = [folded(part) for step in steps for part in step.split("\\")]
+        names = [fold_name(part) for step in steps for part in step.split("\\")]
         if self.closed is not None and names:
             return None if self.allows(steps) else self.closed
         for end in range(1, len(names) + 1):
@@ -135,28 +135,28 @@ class NameRules:
 
     def may_hold(self, name: str) -> bool:
         """A quick look at one name in a folder: False when it cannot be protected."""
-        return may_be_protected(name) or any(_is(folded(name), path[-1]) for path in self._own)
+        return may_be_protected(name) or any(_is(fold_name(name), path[-1]) for path in self._own)
 
     def is_own(self, steps: Sequence[str]) -> bool:
         """True for glidepath's own files and folders, which it may change at any time."""
-        return self._is_own([folded(step) for step in steps])
+        return self._is_own([fold_name(step) for step in steps])
 
     def _is_own(self, names: Sequence[str]) -> bool:
         return any(tuple(names[:-1]) == path[:-1] and _is(names[-1], path[-1]) for path in self._own)
 
     def allows(self, steps: Sequence[str]) -> bool:
         """True when a person allowed this path, or a folder above it, by name."""
-        names = tuple(folded(step) for step in steps)
+        names = tuple(fold_name(step) for step in steps)
         return any(names[:end] in self._allowed for end in range(1, len(names) + 1))
 
     def within(self, steps: Sequence[str]) -> list[str]:
         """What is allowed below a protected folder."""
-        names = tuple(folded(step) for step in steps)
+        names = tuple(fold_name(step) for step in steps)
         return ["/".join(path[len(names) :]) for path in sorted(self._allowed) if path[: len(names)] == names != path]
 
     def rests(self, steps: Sequence[str]) -> list[tuple[tuple[str, ...], str]]:
         """What would be protected below this path, and why: what is left of the rows that it is the beginning of."""
-        names = [*self._above, *(folded(step) for step in steps)]
+        names = [*self._above, *(fold_name(step) for step in steps)]
         return [
             (path[length:], why)
             for path, why in _PATHS.items()

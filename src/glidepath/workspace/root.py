@@ -17,8 +17,8 @@ from itertools import islice
 from pathlib import Path
 
 from glidepath.errors import ConfigurationError, ToolError
-from glidepath.workspace.gitconfig import MOST_CONFIG, named_places
-from glidepath.workspace.protected import LINKABLE, Protection, folded, is_git_folder
+from glidepath.workspace.gitconfig import MOST_CONFIG, find_command_places
+from glidepath.workspace.protected import LINKABLE, Protection, fold_name, is_git_folder
 from glidepath.workspace.secret_files import SecretFileError, SecretFiles
 
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -63,7 +63,7 @@ class Workspace:
 
         Without `secrets`, `SecretFileError` for a file that a person is to be asked about.
         """
-        with self._opened(path, _FILE, secrets=secrets) as found:
+        with self._open_path(path, _FILE, secrets=secrets) as found:
             kind = os.fstat(found).st_mode
             if stat.S_ISDIR(kind):
                 raise ToolError(f"{path} is a folder: use list")
@@ -74,11 +74,11 @@ class Workspace:
     @contextmanager
     def folder(self, path: str) -> Iterator[int]:
         """An open descriptor of a folder."""
-        with self._opened(path, _FOLDER) as found:
+        with self._open_path(path, _FOLDER) as found:
             yield found
 
     @contextmanager
-    def _opened(self, path: str, flags: int, *, secrets: bool = True) -> Iterator[int]:
+    def _open_path(self, path: str, flags: int, *, secrets: bool = True) -> Iterator[int]:
         with self._parent(path, secrets=secrets) as (folder, name):
             try:
                 found = os.open(name or ".", flags, dir_fd=folder)
@@ -125,7 +125,7 @@ class Workspace:
         """
         steps = self._steps(path)[::-1]
         if make and (why := self.protection.refusal([step for step in reversed(steps) if step not in ("", ".")])):
-            raise _protected(path, why)  # the walk would notice, too, but only after making folders
+            raise _make_protected_error(path, why)  # the walk would notice, too, but only after making folders
         folders = [os.open(self.root, _FOLDER)]
         links = 0
         name = ""
@@ -173,42 +173,46 @@ class Workspace:
         if why is None and is_git_folder(folder) and not self.protection.allows(steps):
             why = "its folder is a git repository's own, and git runs the commands that are named there"
         if why is not None and not (entering and self.protection.within(steps)):
-            raise _protected("/".join(steps), why)
+            raise _make_protected_error("/".join(steps), why)
 
     def _refuse_target(self, folders: list[int], names: list[str], name: str) -> None:
         """Reject the target of a protected link further up, and files that a git configuration points to."""
         steps = [*names, name]
         self._refuse_from_above(steps)
         for depth, folder in enumerate(folders):
-            for place in _named_by_git(folder, "/".join([str(self.root), *names[:depth]])):
-                there = [folded(step) for step in steps[depth : depth + len(place)]]
-                if there == [folded(step) for step in place] and not self.protection.allows(steps):
-                    raise _protected("/".join(steps), "the repository's configuration has git take commands from it")
+            for place in _find_places_named_by_git(folder, "/".join([str(self.root), *names[:depth]])):
+                there = [fold_name(step) for step in steps[depth : depth + len(place)]]
+                if there == [fold_name(step) for step in place] and not self.protection.allows(steps):
+                    raise _make_protected_error(
+                        "/".join(steps), "the repository's configuration has git take commands from it"
+                    )
         try:
             target = os.stat(name, dir_fd=folders[-1], follow_symlinks=False)
         except OSError:
             return
         for depth, folder in enumerate(folders):
-            for row, link in _protected_links(folder):
+            for row, link in _find_protected_links(folder):
                 there = [*names[:depth], *link.split("/")]
                 if self.protection.allows(there):
                     continue
                 with contextlib.suppress(OSError):
                     if os.path.samestat(os.stat(link, dir_fd=folder), target):
                         why = f"{'/'.join([*names, name])!r:.200} is what it links to, and {LINKABLE[row]}"
-                        raise _protected("/".join(there), why)
+                        raise _make_protected_error("/".join(there), why)
 
     def _refuse_from_above(self, steps: list[str]) -> None:
         """Reject files from which a repository around the workspace has git take commands."""
         if self.protection.allows(steps):
             return
         target = os.path.realpath(self.root.joinpath(*steps))
-        for place in sent_from_above(self.root):
+        for place in find_places_used_from_above(self.root):
             if target == place or target.startswith(f"{place}/"):
-                raise _protected("/".join(steps), "the repository around the workspace has git take commands from it")
+                raise _make_protected_error(
+                    "/".join(steps), "the repository around the workspace has git take commands from it"
+                )
 
 
-def sent_from_above(root: Path) -> list[str]:
+def find_places_used_from_above(root: Path) -> list[str]:
     """Files and folders in the workspace from which a repository around it takes commands."""
     places = []
     for folder in root.parents:
@@ -216,7 +220,7 @@ def sent_from_above(root: Path) -> list[str]:
         if not git.is_dir():
             continue
         with contextlib.suppress(OSError), (git / "config").open(encoding="utf-8", errors="replace") as file:
-            places += named_places(file.read(MOST_CONFIG), str(folder))
+            places += find_command_places(file.read(MOST_CONFIG), str(folder))
         with contextlib.suppress(OSError), os.scandir(git / "hooks") as entries:
             places += [entry.path for entry in islice(entries, _MOST_LISTED) if entry.is_symlink()]
     found = [os.path.realpath(place) for place in places]
@@ -248,7 +252,7 @@ def _data_folders() -> list[str]:
     return [f"{name}/glidepath" for name in names if name.startswith("/")]
 
 
-def _named_by_git(folder: int, top: str) -> list[list[str]]:
+def _find_places_named_by_git(folder: int, top: str) -> list[list[str]]:
     """Paths below this folder that its repository's configuration points git to."""
     try:
         found = os.open(".git/config", _FILE, dir_fd=folder)
@@ -258,11 +262,11 @@ def _named_by_git(folder: int, top: str) -> list[list[str]]:
         if not stat.S_ISREG(os.fstat(found).st_mode):
             return []
         text = file.read(MOST_CONFIG).decode(errors="replace")
-    places = [os.path.relpath(place, top) for place in named_places(text, top)]
+    places = [os.path.relpath(place, top) for place in find_command_places(text, top)]
     return [place.split("/") for place in places if not place.startswith("..")]
 
 
-def _protected_links(folder: int) -> Iterator[tuple[str, str]]:
+def _find_protected_links(folder: int) -> Iterator[tuple[str, str]]:
     """Every protected name in this folder that is a link or contains links, with those links."""
     for row in LINKABLE:
         if _link(row, folder) is not None:
@@ -299,7 +303,7 @@ def _enter(name: str, folder: int, path: str, *, make: bool) -> int:
         raise _error(path, error) from None
 
 
-def _protected(place: str, why: str) -> ToolError:
+def _make_protected_error(place: str, why: str) -> ToolError:
     return ToolError(
         f"{place!r:.200} is protected and nothing was written: {why}. Do without it, or ask the person, who can allow "
         "it by name: --allow-protected on the command line, allow_protected in the configuration file, or "

@@ -81,7 +81,7 @@ class Bubblewrap(Value, frozen=True):
         for place in ("/tmp", "/var/tmp"):  # noqa: S108
             if os.path.isdir(place) and not os.path.islink(place):  # noqa: PTH112, PTH114
                 words += ["--size", str(_TMP_SIZE), "--tmpfs", place]
-        folders = _hidden_folders(root)
+        folders = _find_folders_to_hide(root)
         around = [place for place in folders if root.is_relative_to(place)]
         for place in around:
             words += ["--tmpfs", place]
@@ -106,10 +106,10 @@ class Bubblewrap(Value, frozen=True):
             words += ["--remount-ro", place]
         words += ["--chdir", str(root), "--setenv", "HOME", home, "--seccomp", str(_warden.FILTER_FD)]
         words += ["--unshare-all", "--die-with-parent", "--new-session", "--cap-drop", "ALL"]
-        return [*words, "--", "/bin/sh", "-c", _limited(processes), "sh", command]
+        return [*words, "--", "/bin/sh", "-c", _make_limiting_shell(processes), "sh", command]
 
 
-def _limited(processes: int) -> str:
+def _make_limiting_shell(processes: int) -> str:
     """A shell that becomes the command, with a limit on processes if that counts only the sandbox's own.
 
     The limit must be set inside: outside it would count all processes of the user, as Linux before 5.14 always does.
@@ -122,7 +122,7 @@ def _limited(processes: int) -> str:
     return f"ulimit -u {processes} 2>/dev/null || ulimit -p {processes} 2>/dev/null; {become}"
 
 
-def _hidden_folders(root: Path) -> list[str]:
+def _find_folders_to_hide(root: Path) -> list[str]:
     """Folders to show empty, with links resolved, none inside another, and never the workspace itself."""
     places = {os.path.realpath(place) for place in (*_HIDDEN_FOLDERS, _own_home())}
     kept: list[str] = []

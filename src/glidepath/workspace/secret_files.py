@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from fnmatch import fnmatchcase
 
 from glidepath.errors import ConfigurationError, ToolError
-from glidepath.workspace.protected import folded
+from glidepath.workspace.protected import fold_name
 
 SECRET_FILES = (
     ".env", ".env.*", "*.env", ".envrc", "*.pem", "*.key", "*.p12", "*.pfx", "*.jks", "*.keystore", "*.kdbx", "*.ppk",
@@ -33,11 +33,11 @@ class SecretFiles:
         for pattern in self.patterns:
             if not isinstance(pattern, str) or not pattern.strip("/"):
                 raise ConfigurationError(f"secrets: {pattern!r:.80} is not the name of a file, such as '.env'")
-        self._rows = [[folded(step) for step in pattern.strip("/").split("/")] for pattern in self.patterns]
+        self._rows = [[fold_name(step) for step in pattern.strip("/").split("/")] for pattern in self.patterns]
 
     def has(self, steps: Sequence[str]) -> bool:
         """True for a path with this end, in any spelling that a file system takes for the same name."""
-        names = [folded(step) for step in steps]
+        names = [fold_name(step) for step in steps]
         if not names or names[-1].endswith(_EXAMPLES):
             return False
         return any(

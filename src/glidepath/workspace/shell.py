@@ -21,11 +21,11 @@ from typing import Any
 
 from glidepath._wire import Value
 from glidepath.errors import ToolError
-from glidepath.plurals import how_many
+from glidepath.plurals import pluralize
 from glidepath.run.asyncio_privates import close_pipes
-from glidepath.run.interrupting import uninterrupted
+from glidepath.run.interrupting import run_uninterrupted
 from glidepath.sandbox.policy import Boxed, Sandbox
-from glidepath.setting import checked_int
+from glidepath.setting import check_int
 from glidepath.tools.threads import ThreadWorker
 from glidepath.workspace import _warden
 from glidepath.workspace.file_survey import MOST_ENTRIES, FileSurvey, compare, survey
@@ -61,7 +61,7 @@ class ShellLimits(Value, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         for name in self.__struct_fields__:
-            checked_int(f"ShellLimits.{name}", getattr(self, name), required=True)
+            check_int(f"ShellLimits.{name}", getattr(self, name), required=True)
 
 
 async def run_command(
@@ -87,7 +87,7 @@ async def run_command(
     before = None if sandbox is None else await _aside(lambda: survey(workspace))
     boxed = None
     if isinstance(sandbox, Sandbox) and before is not None:
-        boxed = _boxed(workspace, sandbox, command, before)
+        boxed = _enter_sandbox(workspace, sandbox, command, before)
     closed = boxed if isinstance(sandbox, Sandbox) else sandbox
     job = _job(workspace, closed, command, home, limits, before)
     if before is not None:
@@ -136,7 +136,7 @@ def _guard_for(
     return before.describe_guard(program, platform.machine())
 
 
-def _boxed(workspace: Workspace, sandbox: Sandbox, command: str, before: FileSurvey) -> Boxed:
+def _enter_sandbox(workspace: Workspace, sandbox: Sandbox, command: str, before: FileSurvey) -> Boxed:
     """The command in its sandbox, where protected files of the workspace cannot be changed either."""
     binds: list[str] = []
     protected = (("--bind-try", before.fixed), ("--ro-bind-try", before.readonly), ("--bind-try", before.writable))
@@ -195,7 +195,7 @@ async def _aside(work: Callable[[], Any]) -> Any:
     """Do the work on a thread and wait for its end, even if cancelled."""
     worker = ThreadWorker(work, "glidepath-survey")
     worker.start()
-    await uninterrupted(worker.finished())
+    await run_uninterrupted(worker.wait_finished())
     return worker.outcome()
 
 
@@ -251,7 +251,7 @@ class _Flight:
                 _send(process, signal.SIGTERM)
                 await report.within(_GRACE + _WARDEN_SECONDS)
         finally:
-            await uninterrupted(self._land(process, report, draining))
+            await run_uninterrupted(self._land(process, report, draining))
         said = report.read()
         self.status = said.get("status", -1)
         self.left = said.get("left", 0)
@@ -351,11 +351,11 @@ class _Output:
 
     def text(self) -> str:
         left_out = self._size - len(self._head) - len(self._tail)
-        middle = f"\n[{how_many(left_out, 'byte')} left out]\n".encode() if left_out else b""
+        middle = f"\n[{pluralize(left_out, 'byte')} left out]\n".encode() if left_out else b""
         return (self._head + middle + self._tail).decode(errors="replace").rstrip("\n")
 
 
-def described(sandbox: Bubblewrap | Sandbox | None) -> str:
+def describe_sandbox(sandbox: Bubblewrap | Sandbox | None) -> str:
     """What the model is told about the shell."""
     if sandbox is None:
         return "Run a shell command in the workspace and return what it prints."

@@ -15,7 +15,7 @@ from glidepath.tools.advice import closest
 from glidepath.workspace import file_tools
 from glidepath.workspace.root import Workspace
 from glidepath.workspace.sandbox import Bubblewrap, look_for_sandbox
-from glidepath.workspace.shell import NO_SANDBOX, SANDBOXED, ShellLimits, described, run_command
+from glidepath.workspace.shell import NO_SANDBOX, SANDBOXED, ShellLimits, describe_sandbox, run_command
 
 _LOOKS: Mapping[str, Any] = {"read_only": True, "untrusted": True, "idempotent": True}
 _CHANGES: Mapping[str, Any] = {"exclusive": True, "consequential": True}
@@ -115,7 +115,7 @@ def _shell(
     sandbox: Bubblewrap | Sandbox | None = None
     missing = "it is switched off"
     if isinstance(choice, Sandbox):
-        sandbox = _closed_shell(choice, workspace, home)
+        sandbox = _make_closed_shell(choice, workspace, home)
     elif isinstance(choice, Bubblewrap):
         sandbox = choice
     elif choice != "off":
@@ -141,7 +141,7 @@ def _shell(
         reason = sandbox.told()
     return tool(
         shell,
-        description=described(sandbox),
+        description=describe_sandbox(sandbox),
         untrusted=True,
         requires_approval=approval,
         approval_reason=reason,
@@ -149,7 +149,7 @@ def _shell(
     )
 
 
-def _closed_shell(policy: Sandbox, workspace: Workspace, home: str | Path | None) -> Sandbox:
+def _make_closed_shell(policy: Sandbox, workspace: Workspace, home: str | Path | None) -> Sandbox:
     """The policy for commands in this workspace: only bubblewrap can protect its files from writes."""
     if home is not None:
         raise ConfigurationError("shell_home: with a Sandbox HOME is an empty folder; name the folder in read= instead")

@@ -182,7 +182,7 @@ class RemovesAnything(Trial):
             del self._book.wallets[name]
             self._book.periods = {place: row for place, row in self._book.periods.items() if place[0] != name}
             return
-        books.gone(self._book, name, parent=False)
+        books.check_removable(self._book, name, parent=False)
 
 
 @breaks("WALLET-16", "WALLET-17")

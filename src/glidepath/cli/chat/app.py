@@ -16,22 +16,22 @@ from textual.binding import Binding, BindingType
 from textual.containers import VerticalScroll
 from textual.widget import Widget
 
-from glidepath.cli.approval import sandboxed
+from glidepath.cli.approval import is_sandboxed
 from glidepath.cli.approval_dialog import ApprovalAsked, ResizedError, consult, refusal
 from glidepath.cli.chat.input_history import InputHistory
-from glidepath.cli.chat.past import LogEntry, Past, StatusLine, answer_entries, diff_text
+from glidepath.cli.chat.past import LogEntry, OldMessages, StatusLine, answer_entries, diff_text
 from glidepath.cli.chat.prompt import Prompt
 from glidepath.cli.chat.reply import ChatReply
-from glidepath.cli.chat.slash import answer_shown, how_it_ended, last_answer, rename_chat
-from glidepath.cli.chat.talk import Talk
+from glidepath.cli.chat.slash import describe_turn_end, last_answer, last_answer_of, rename_chat
+from glidepath.cli.chat.talk import Conversation
 from glidepath.cli.file_changes import difference
-from glidepath.cli.person import last_lines, run_as_person, sent_along
+from glidepath.cli.person import describe_command_output, last_lines, run_user_command
 from glidepath.cli.session_names import data_folder
 from glidepath.cli.status import arguments_line, clip, closing_line, guard_line, printable, status_line
 from glidepath.errors import ConfigurationError
 from glidepath.events import AttemptDiscarded, Event, GuardTripped, MessageAdded, StreamChunk, ToolEnded, ToolStarted
 from glidepath.outcome import PendingCall
-from glidepath.plurals import how_many
+from glidepath.plurals import pluralize
 from glidepath.run import Decision
 from glidepath.workspace.always import AlwaysAllowed
 
@@ -60,7 +60,7 @@ _WELCOME = "Say something, or type /help. Esc interrupts a turn, Ctrl-D leaves."
 
 
 class ChatApp(App[int]):
-    """Shows a `Talk`. Its return value is the exit code."""
+    """Shows a `Conversation`. Its return value is the exit code."""
 
     CSS = _STYLE
     ENABLE_COMMAND_PALETTE = False
@@ -73,7 +73,7 @@ class ChatApp(App[int]):
     ]
 
     def __init__(
-        self, talk: Talk, resume: str | None = None, *, between_turns: Callable[[], None] = lambda: None
+        self, talk: Conversation, resume: str | None = None, *, between_turns: Callable[[], None] = lambda: None
     ) -> None:
         super().__init__()
         self.talk = talk
@@ -90,7 +90,7 @@ class ChatApp(App[int]):
         self._leaving = False
         self._flight: asyncio.Task[None] | None = None
         self._goodbye: asyncio.Task[None] | None = None
-        self._past = Past()
+        self._past = OldMessages()
         self._pane = VerticalScroll(self._past, id="log")
         self._status = StatusLine("status")
         kept = data_folder() if talk.kept and not talk.redacts else None
@@ -115,12 +115,12 @@ class ChatApp(App[int]):
         self.set_interval(_TICK, self._draw)
         self._draw()
         if self._begin_with is not None:
-            await self._answered("/resume", await self.talk.resume(self._begin_with))
+            await self._show_answer("/resume", await self.talk.resume(self._begin_with))
             self._draw()
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGHUP):
             with contextlib.suppress(ValueError, RuntimeError):  # not the main thread: no signals arrive here
-                loop.add_signal_handler(number, self._terminated, number)
+                loop.add_signal_handler(number, self._on_terminate, number)
 
     def on_unmount(self) -> None:
         """Remove the signal handlers."""
@@ -152,9 +152,9 @@ class ChatApp(App[int]):
         """Leave only the last few messages to be laid out again and again."""
         live = [child for child in self._pane.displayed_children if child is not self._past]
         if sum([1 + len(child.children) for child in live]) > _LIVE:
-            self._past.take(list(takewhile(self._settled, live[:-_KEPT])))
+            self._past.take(list(takewhile(self._is_settled, live[:-_KEPT])))
 
-    def _settled(self, widget: Widget) -> bool:
+    def _is_settled(self, widget: Widget) -> bool:
         cards = [card for card, _ in self._cards.values()]
         return widget not in cards and (not isinstance(widget, ChatReply) or widget.complete)
 
@@ -211,7 +211,7 @@ class ChatApp(App[int]):
         if line == "/clear":
             self.talk.clear()
             await self._pane.remove_children()
-            self._past = Past()
+            self._past = OldMessages()
             await self._pane.mount(self._past)
             await self._note(_WELCOME)
             return
@@ -220,12 +220,12 @@ class ChatApp(App[int]):
         except ConfigurationError as error:
             answer = str(error)
         if answer is not None:
-            await self._answered(line, answer)
+            await self._show_answer(line, answer)
         await self._remark()
         self._draw()
 
-    async def _answered(self, line: str, answer: str) -> None:
-        for entry in answer_entries(line, answer, answer_shown(self.talk.session.messages)):
+    async def _show_answer(self, line: str, answer: str) -> None:
+        for entry in answer_entries(line, answer, last_answer_of(self.talk.session.messages)):
             await self._add(entry)
 
     async def _answer_to(self, line: str) -> str | None:
@@ -255,7 +255,7 @@ class ChatApp(App[int]):
         if not said:
             return "There is no answer to copy yet."
         self.copy_to_clipboard(said)
-        return f"{how_many(len(said), 'character', f'{len(said):,}')} copied."
+        return f"{pluralize(len(said), 'character', f'{len(said):,}')} copied."
 
     async def _shell(self, command: str) -> None:
         """Run a `!command` as the person; the model sees it with the next message."""
@@ -274,8 +274,8 @@ class ChatApp(App[int]):
         return self._command_run is not None and not self._command_run.done()
 
     async def _run_command(self, command: str) -> None:
-        code, output = await run_as_person(command, self.talk.folder)
-        self.talk.asides.append(sent_along(command, code, output))
+        code, output = await run_user_command(command, self.talk.folder)
+        self.talk.asides.append(describe_command_output(command, code, output))
         await self._note(last_lines(code, output, self._clip), "tool")
 
     async def action_interrupt(self, why: str = "Esc") -> None:
@@ -297,7 +297,7 @@ class ChatApp(App[int]):
         if self.talk.busy or self._commanding:
             await self.action_interrupt("Ctrl-C")
         elif self._prompt.said:
-            self._prompt.past.add(self._prompt.forget_typed())
+            self._prompt.past.add(self._prompt.discard_input())
         elif self._leaving:
             await self.talk.close()
             self.exit(0)
@@ -326,7 +326,7 @@ class ChatApp(App[int]):
         scroll = self._pane.scroll_page_up if way < 0 else self._pane.scroll_page_down
         scroll(animate=False)
 
-    def _terminated(self, number: int) -> None:
+    def _on_terminate(self, number: int) -> None:
         self._goodbye = asyncio.create_task(self._leave(128 + number, signal.Signals(number).name))
 
     # --- a turn ---------------------------------------------------------------------------------------------------
@@ -355,7 +355,7 @@ class ChatApp(App[int]):
         finally:
             self._end_reply()
         await self._remark()
-        words = how_it_ended(result, self.talk)
+        words = describe_turn_end(result, self.talk)
         if words:
             await self._note(words)
         await self._note(closing_line(result, max(self.size.width - 4, 8)).replace(" | ", " \u00b7 "))
@@ -410,8 +410,8 @@ class ChatApp(App[int]):
         lines = event.result.text.splitlines()
         shown = [self._clip(line) for line in lines[:_RESULT_LINES]]
         if len(lines) > _RESULT_LINES:
-            shown.append(f"... {how_many(len(lines) - _RESULT_LINES, 'more line')}")
-        change = self.talk.changes.done(event.call_id)
+            shown.append(f"... {pluralize(len(lines) - _RESULT_LINES, 'more line')}")
+        change = self.talk.changes.take_done(event.call_id)
         if change is not None:
             rows = difference(change, self._room, most=_DIFF_LINES)
             text = Text(self._clip(event.tool_name), style="bold").append("\n").append_text(diff_text(rows))
@@ -435,20 +435,20 @@ class ChatApp(App[int]):
             one = ApprovalAsked(
                 name=call.id,
                 pending=waiting,
-                sandboxed=sandboxed(waiting, tools),
+                sandboxed=is_sandboxed(waiting, tools),
                 tools=tuple(tools),
-                change=self.talk.changes.planned(call.name, call.arguments, tools),
+                change=self.talk.changes.plan_change(call.name, call.arguments, tools),
             )
             if not self.is_running:
                 self.talk.interrupt("left")
                 return decisions
-            decision = await self._consulted(one)
+            decision = await self._ask_person(one)
             if decision is None:
                 return decisions  # Esc: the turn is over
             decisions[waiting.call.id] = decision
         return decisions
 
-    async def _consulted(self, one: ApprovalAsked) -> Decision | None:
+    async def _ask_person(self, one: ApprovalAsked) -> Decision | None:
         """The decision about a call; a refusal is shown. When the window has changed, the question begins again."""
         always = self._always.setdefault(self.talk.session.id, AlwaysAllowed())
         while True:
@@ -482,7 +482,7 @@ class ChatApp(App[int]):
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(on_screen.wait(), _DRAWN)
         line = self._prompt
-        typed = line.forget_typed(self.talk.unread if decides else 0.0)
+        typed = line.discard_input(self.talk.unread if decides else 0.0)
         line.value = draft
         line.expect(keys, "y or a" if decides else "")
         self._asked_at = line.since

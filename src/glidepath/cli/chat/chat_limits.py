@@ -13,10 +13,10 @@ from glidepath.agent import Limits
 from glidepath.cli.layers import Known
 from glidepath.cli.status import money
 from glidepath.errors import ConfigurationError, close_to
-from glidepath.quantities import time_written
+from glidepath.quantities import format_seconds
 
 if TYPE_CHECKING:
-    from glidepath.cli.chat.talk import Talk
+    from glidepath.cli.chat.talk import Conversation
     from glidepath.outcome import RunResult
 
 FIELDS = {
@@ -30,13 +30,13 @@ _FLAGS = {"turns": "--max-turns", "cost": "--max-budget-usd"}
 _KEPT = ("tokens", "cost", "tool-calls")  # a session counts these itself
 
 
-def conversation_limits(talk: Talk) -> Limits | None:
+def conversation_limits(talk: Conversation) -> Limits | None:
     """The limits that the session keeps; None when a person gave none of them."""
     given = {FIELDS[name]: _limit(talk, name) for name in _KEPT if _is_given(talk, name)}
     return Limits(**given) if given else None
 
 
-def message_limits(talk: Talk) -> Limits | None:
+def message_limits(talk: Conversation) -> Limits | None:
     """The limits of the next message, with what the conversation has left; None when they are the agent's own.
 
     Raises `ConfigurationError` when it has nothing left.
@@ -45,16 +45,16 @@ def message_limits(talk: Talk) -> Limits | None:
     for name in ("turns", "time"):
         if not _is_given(talk, name):
             continue
-        left[FIELDS[name]] = rest = _limit(talk, name) - _used(talk, name)
+        left[FIELDS[name]] = rest = _limit(talk, name) - _amount_used(talk, name)
         if rest <= 0:
-            whole, twice = _shown(name, _limit(talk, name)), _shown(name, 2 * _limit(talk, name))
+            whole, twice = _format_amount(name, _limit(talk, name)), _format_amount(name, 2 * _limit(talk, name))
             raise ConfigurationError(
                 f"Not sent: this conversation has used its {_noun(name)} ({whole}). /limits {name} {twice} raises it."
             )
     return replace(talk.agent.config.limits, **left) if left else None
 
 
-def limit_used_up(talk: Talk, result: RunResult | None) -> str:
+def limit_used_up(talk: Conversation, result: RunResult | None) -> str:
     """The conversation's limit that this turn ended for; empty for another end, and for a limit of each message."""
     from glidepath.cli.commands.run_command import limit_that_was_hit
 
@@ -62,13 +62,13 @@ def limit_used_up(talk: Talk, result: RunResult | None) -> str:
     return next((name for name, field in FIELDS.items() if hit == f"limits.{field}" and _is_given(talk, name)), "")
 
 
-def key_to_raise(talk: Talk, result: RunResult | None) -> str:
+def key_to_raise(talk: Conversation, result: RunResult | None) -> str:
     """The setting that must be higher when this conversation is opened again; empty if none must be."""
     name = limit_used_up(talk, result)
     return f"limits.{FIELDS[name]}" if name and name != "time" else ""  # working time counts from the opening
 
 
-def limits_command(talk: Talk, text: str) -> str:
+def limits_command(talk: Conversation, text: str) -> str:
     """`/limits` shows them, `/limits tokens 50k` sets one for the conversation."""
     name, _, value = text.partition(" ")
     if not name:
@@ -92,34 +92,37 @@ def limits_command(talk: Talk, text: str) -> str:
     return _row(talk, name)
 
 
-def _is_given(talk: Talk, name: str) -> bool:
-    return talk.settings.said(f"limits.{FIELDS[name]}") and _limit(talk, name) is not None
+def _is_given(talk: Conversation, name: str) -> bool:
+    return talk.settings.is_set_by_person(f"limits.{FIELDS[name]}") and _limit(talk, name) is not None
 
 
-def _limit(talk: Talk, name: str) -> Any:
+def _limit(talk: Conversation, name: str) -> Any:
     return getattr(talk.agent.config.limits, FIELDS[name])
 
 
-def _used(talk: Talk, name: str) -> Any:
+def _amount_used(talk: Conversation, name: str) -> Any:
     totals = talk.session.totals
     used = {"turns": totals.turns, "tokens": totals.usage.total, "cost": totals.cost or Decimal(0)}
     return {**used, "time": talk.worked, "tool-calls": totals.all_tool_calls}[name]
 
 
-def _row(talk: Talk, name: str) -> str:
+def _row(talk: Conversation, name: str) -> str:
     limit = _limit(talk, name)
     if limit is None:
         return f"{name:<11} no limit"
     if not _is_given(talk, name):
-        return f"{name:<11} {_shown(name, limit)} for each message (the default)"
-    return f"{name:<11} {_shown(name, limit)} for the conversation, {_shown(name, _used(talk, name))} used"
+        return f"{name:<11} {_format_amount(name, limit)} for each message (the default)"
+    return (
+        f"{name:<11} {_format_amount(name, limit)} for the conversation, "
+        f"{_format_amount(name, _amount_used(talk, name))} used"
+    )
 
 
 def _noun(name: str) -> str:
     return {"turns": "model turns", "time": "working time"}[name]
 
 
-def _shown(name: str, amount: Any) -> str:
+def _format_amount(name: str, amount: Any) -> str:
     if name == "cost":
         return money(Decimal(str(amount)))
-    return time_written(round(amount, 1)) if name == "time" else str(amount)
+    return format_seconds(round(amount, 1)) if name == "time" else str(amount)

@@ -12,7 +12,7 @@ from textual.strip import Strip
 from textual.widget import Widget
 from textual.widgets import Static
 
-from glidepath.cli.file_changes import colored
+from glidepath.cli.file_changes import color_rows
 from glidepath.cli.markup import Blocks, renderable
 from glidepath.cli.status import printable
 
@@ -29,7 +29,7 @@ class LogEntry(Static):
         return super().region if self.kept is None else self.kept
 
 
-class Past(Widget):
+class OldMessages(Widget):
     """Everything above the last few messages, as one widget.
 
     Textual looks at every displayed widget whenever it lays anything out, so a reply would cost more the longer the
@@ -37,7 +37,7 @@ class Past(Widget):
     When the width changes, they are shown, laid out, and hidden again.
     """
 
-    DEFAULT_CSS = "Past { height: auto; display: none; }"
+    DEFAULT_CSS = "OldMessages { height: auto; display: none; }"
     ALLOW_SELECT = False
 
     def __init__(self) -> None:
@@ -139,6 +139,6 @@ def answer_entries(line: str, said: str, answer: str) -> list[LogEntry]:
 def diff_text(rows: Sequence[str]) -> Text:
     """Rows of a diff: added ones green, removed ones red."""
     text = Text()
-    for number, (row, color) in enumerate(colored(rows)):
+    for number, (row, color) in enumerate(color_rows(rows)):
         text.append(("\n" if number else "") + printable(row), style=color)
     return text

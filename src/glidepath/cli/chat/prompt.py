@@ -10,7 +10,7 @@ from textual.binding import Binding
 from textual.message import Message
 from textual.widgets import TextArea
 
-from glidepath.cli.attachments import word_being_typed
+from glidepath.cli.attachments import last_word_of
 from glidepath.cli.chat.history_search import HistorySearch
 from glidepath.cli.chat.input_history import InputHistory
 from glidepath.cli.chat.rest_of_word import RestOfWord
@@ -100,7 +100,7 @@ class Prompt(TextArea):
         self.placeholder = f"{first} {self._choice}" if keys else self._usual
         self.hint("")
 
-    def forget_typed(self, more: float = 0.0) -> str:
+    def discard_input(self, more: float = 0.0) -> str:
         """Empty the line and drop every key that was pressed before now, and for `more` seconds; what was there."""
         self.since = Message().time + more
         self.search.leave()
@@ -111,36 +111,36 @@ class Prompt(TextArea):
 
     async def _on_key(self, event: keys.Key) -> None:
         if event.time < self.since:
-            self._done(event)
+            self._consume_key(event)
             return
         if self.search.takes(event) or (not self.text and self._rest.takes(event)):
-            self._done(event)
+            self._consume_key(event)
         elif event.key == "enter":
             # Textual handles Enter later; keys pressed in the meantime would still get into the line.
-            self._done(event)
+            self._consume_key(event)
             self._send(self.said)
         elif event.key in _BREAKS or event.key.endswith(_ENTER_WITH_A_MODIFIER):
-            self._done(event)
+            self._consume_key(event)
             self.insert("\n")
         elif event.key.lower() in self.single and not self.text:  # with Caps Lock, too
-            self._done(event)
+            self._consume_key(event)
             self.post_message(self.Submitted(self, event.key.lower()))
             self.single = ()  # one key answers one question
             self._rest.follows(event)
         elif (event.key == "up" and self._walk(older=True)) or (event.key == "down" and self._walk(older=False)):
-            self._done(event)
+            self._consume_key(event)
         elif event.key == "ctrl+r":
-            self._done(event)
+            self._consume_key(event)
             self.search.begin()
         elif event.key == "tab":
-            self._done(event)
+            self._consume_key(event)
             self._finish_word()
         elif event.key in _EDITING:
-            self._done(event)
+            self._consume_key(event)
             await self.run_action(_EDITING[event.key])
             self.hint("") if self.single and not self.text else None
         elif event.is_printable:
-            self.insert(self._rest.given_back()) if not self.text else None
+            self.insert(self._rest.take_back_keys()) if not self.text else None
             self.past.forget_place()
             self.hint(f"Enter sends this; empty the line to press {self._choice}" if self.single else "")
 
@@ -149,7 +149,7 @@ class Prompt(TextArea):
         row, column = self.cursor_location
         self.delete((row, 0), (row, column))
 
-    def _done(self, event: keys.Key) -> None:
+    def _consume_key(self, event: keys.Key) -> None:
         event.stop()
         event.prevent_default()
 
@@ -183,7 +183,7 @@ class Prompt(TextArea):
     def _finish_word(self) -> None:
         row, column = self.cursor_location
         line = self.document[row][:column]
-        word = line if line.startswith("/") and row == 0 else word_being_typed(line)
+        word = line if line.startswith("/") and row == 0 else last_word_of(line)
         found = list(self._complete(word)) if word.startswith(("/", "@")) else []
         if not found:
             return

@@ -98,7 +98,7 @@ class ChatReply(Vertical):
             self._growing.set_classes(self._looks_of(left))
             self._growing.update(plain(left) if left.text else Text(" "))
         self._spent = time.perf_counter() - began
-        self.call_after_refresh(self._drawn, began)
+        self.call_after_refresh(self._count_drawing_time, began)
         if self._finished:
             self._show_soon()
 
@@ -107,7 +107,7 @@ class ChatReply(Vertical):
         sizes = accumulate(_LEAST + len(block.text) for block in self._finished)
         return max(_AT_ONCE, sum(1 for _ in takewhile(lambda size: size <= _LETTERS, sizes)))
 
-    def _drawn(self, began: float) -> None:
+    def _count_drawing_time(self, began: float) -> None:
         """The screen shows it: what that took counts as well."""
         self._spent = time.perf_counter() - began
 

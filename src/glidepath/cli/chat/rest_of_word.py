@@ -38,7 +38,7 @@ class RestOfWord:
         self._until, self._left = 0.0, ""
         return False
 
-    def given_back(self) -> str:
+    def take_back_keys(self) -> str:
         """The keys that were held back, if they are the beginning of something else."""
         held, self._held = self._held, ""
         return held

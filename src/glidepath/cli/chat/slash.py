@@ -11,32 +11,32 @@ from textwrap import fill
 from typing import TYPE_CHECKING
 
 from glidepath._wire import encode
-from glidepath.cli.attachments import INTERRUPTED, typed
+from glidepath.cli.attachments import INTERRUPTED, read_typed_part
 from glidepath.cli.chat.chat_limits import limit_used_up, limits_command
 from glidepath.cli.file_changes import difference
 from glidepath.cli.screens import ending
-from glidepath.cli.session_names import session_named
-from glidepath.cli.shown import call_line, revealed
+from glidepath.cli.session_names import find_session
+from glidepath.cli.shown import call_line, escape_invisible
 from glidepath.cli.status import figure, money, tokens_of
 from glidepath.context import CharEstimator, sizer
 from glidepath.errors import ConfigurationError, StoreError
 from glidepath.messages import ImageBlock, Message
 from glidepath.outcome import LoopOutcome, RunResult, TextOrigin
-from glidepath.plurals import how_many
+from glidepath.plurals import pluralize
 
 if TYPE_CHECKING:
-    from glidepath.cli.chat.talk import Talk
+    from glidepath.cli.chat.talk import Conversation
     from glidepath.sessions.fold import Folded
 
 _BAR, _CALL = 30, 300
 _UNKNOWN = "Its outcome is unknown, because it had begun"
 
 
-def _cost(talk: Talk, _: str) -> str:
+def _cost(talk: Conversation, _: str) -> str:
     totals, limit = talk.session.totals, talk.agent.config.limits.max_cost
     if totals.cost is None:
         return f"{tokens_of(totals.usage.total)}. There is no price for {talk.model}, so the cost is unknown."
-    rows = [f"{money(totals.cost)} so far, {tokens_of(totals.usage.total)} in {how_many(totals.runs, 'message')}."]
+    rows = [f"{money(totals.cost)} so far, {tokens_of(totals.usage.total)} in {pluralize(totals.runs, 'message')}."]
     if limit is not None:
         most = Decimal(str(limit))
         rows.append(f"The conversation may cost {money(most)}; {money(max(most - totals.cost, Decimal(0)))} is left.")
@@ -50,7 +50,7 @@ _SYSTEM, _TOOLS, _SERVED, _YOU = "the system prompt", "descriptions of tools", "
 _NAMES = {"user": _YOU, "assistant": "the model", "tool_result": "results of tools", "system": _SYSTEM}
 
 
-def next_message(talk: Talk) -> dict[str, int]:
+def next_message(talk: Conversation) -> dict[str, int]:
     """About how many tokens the next message sends beside itself, by who they come from.
 
     The whole is what the model counted last, as long as nothing has changed since; before that, it is estimated.
@@ -72,11 +72,11 @@ def next_message(talk: Talk) -> dict[str, int]:
             shares[_SERVED] = max(0, counted - estimated)
         elif counted:
             shares = {name: round(share * counted / estimated) for name, share in shares.items()}
-    shares[_YOU] += sum(estimator.estimate(one) for one in sent_along(talk) if isinstance(one, str))
+    shares[_YOU] += sum(estimator.estimate(one) for one in take_attachments(talk) if isinstance(one, str))
     return {name: count for name, count in shares.items() if count}
 
 
-def _context(talk: Talk, _: str) -> str:
+def _context(talk: Conversation, _: str) -> str:
     shares, window = next_message(talk), talk.agent.config.context_window
     total = sum(shares.values())
     rows = [f"Your next message sends about {tokens_of(total)}, and what you type:"]
@@ -87,26 +87,26 @@ def _context(talk: Talk, _: str) -> str:
         full = min(_BAR, _BAR * total // window)
         rows.append(f"The model can read {figure(window)} [{'#' * full}{'.' * (_BAR - full)}]")
     ways = "/clear starts a new conversation." if talk.kept else "/compact shortens them, /clear starts again."
-    rows.append(f"{how_many(len(talk.session.messages), 'message')} so far. {ways}")
+    rows.append(f"{pluralize(len(talk.session.messages), 'message')} so far. {ways}")
     return "\n".join(rows)
 
 
-def _diff(talk: Talk, _: str) -> str:
+def _diff(talk: Conversation, _: str) -> str:
     changes = talk.changes.all()
     if not changes:
         none = "There are no changes to show. Only what write and edit have changed in this chat counts."
-        return none + talk.changes.unseen(talk.session.messages)
+        return none + talk.changes.describe_unseen(talk.session.messages)
     return "\n".join(row for change in changes for row in difference(change, talk.columns))
 
 
-def _undo(talk: Talk, _: str) -> str:
+def _undo(talk: Conversation, _: str) -> str:
     if talk.busy:
         return "A turn is running: Esc interrupts it."
-    tail = "" if talk.changes.all() else talk.changes.unseen(talk.session.messages)
+    tail = "" if talk.changes.all() else talk.changes.describe_unseen(talk.session.messages)
     return "\n".join(talk.changes.undo()) + tail
 
 
-def _export(talk: Talk, path: str) -> str:
+def _export(talk: Conversation, path: str) -> str:
     if not talk.session.messages:
         return "There is nothing to export yet."
     stamp = datetime.now(UTC).astimezone().strftime("%Y-%m-%d-%H%M")
@@ -120,7 +120,7 @@ def _export(talk: Talk, path: str) -> str:
     return f"Written to {file}"
 
 
-def _tools(talk: Talk, _: str) -> str:
+def _tools(talk: Conversation, _: str) -> str:
     tools, sources = talk.agent.config.tools, talk.agent.config.tool_sources
     if not tools and not sources:
         return "The model has no tools. Restart with --tools read,list,grep."
@@ -133,7 +133,7 @@ def _tools(talk: Talk, _: str) -> str:
     return "\n".join([*rows, *(f"and those of the MCP server {source.name}" for source in sources)])
 
 
-SLASHES: dict[str, Callable[[Talk, str], str]] = {
+SLASHES: dict[str, Callable[[Conversation, str], str]] = {
     "cost": _cost,
     "limits": limits_command,
     "context": _context,
@@ -170,7 +170,7 @@ def cut_off(last: RunResult | None) -> str:
     return "" if last_answer(list(last.messages)).strip().endswith(text) else text
 
 
-def sent_along(talk: Talk) -> list[str | ImageBlock]:
+def take_attachments(talk: Conversation) -> list[str | ImageBlock]:
     """What is sent with the next message: the reply that was interrupted, commands run with `!`, and pictures."""
     begun = cut_off(talk.session.last)
     return [*([f"{INTERRUPTED}\n\n{begun}"] if begun else []), *talk.asides]
@@ -184,7 +184,7 @@ def _longest_fence(text: str) -> int:
     return longest
 
 
-def how_it_ended(result: RunResult, talk: Talk) -> str:
+def describe_turn_end(result: RunResult, talk: Conversation) -> str:
     """How a turn ended, in a few words, and what to do when a limit of the conversation is used up; empty if done."""
     if result.outcome is not LoopOutcome.PAUSED:
         words = ending(result)
@@ -210,11 +210,13 @@ def where_it_stands(folded: Folded) -> str:
     from glidepath.sessions.recover import open_calls
 
     messages = folded.messages
-    rows = [f"> {_shown(typed(messages[_asked(messages)].text), _CALL)}"] if messages else []
-    answer = answer_shown(messages)
+    rows = (
+        [f"> {_safe_text(read_typed_part(messages[_index_of_last_prompt(messages)].text), _CALL)}"] if messages else []
+    )
+    answer = last_answer_of(messages)
     begun = cut_off(folded.session.last)
     rows += [answer] if answer else []
-    rows += [_shown(begun), "(interrupted)"] if begun else []
+    rows += [_safe_text(begun), "(interrupted)"] if begun else []
     for call in () if folded.result is None else folded.result.unknown_effects:
         rows.append(f"{_UNKNOWN}: {call_line(call.name, call.arguments, _CALL)}")
     lost = open_calls(folded)
@@ -227,21 +229,21 @@ def where_it_stands(folded: Folded) -> str:
     return "".join(f"\n{row}" for row in rows)
 
 
-def _asked(messages: list[Message]) -> int:
+def _index_of_last_prompt(messages: list[Message]) -> int:
     return next((at for at, one in reversed([*enumerate(messages)]) if one.role == "user" and not one.internal), 0)
 
 
-def answer_shown(messages: list[Message]) -> str:
+def last_answer_of(messages: list[Message]) -> str:
     """The answer to the last message of the person, as a resumed conversation shows it; empty if there is none."""
-    return _shown(last_answer(messages[_asked(messages) :]).strip())
+    return _safe_text(last_answer(messages[_index_of_last_prompt(messages) :]).strip())
 
 
-def _shown(text: str, most: int = 0) -> str:
+def _safe_text(text: str, most: int = 0) -> str:
     """A text of the conversation without what could steer the terminal, cut after `most` characters (0: never)."""
-    return revealed(text if not most or len(text) <= most else f"{text[:most]} ...", keep="\n\t")
+    return escape_invisible(text if not most or len(text) <= most else f"{text[:most]} ...", keep="\n\t")
 
 
-async def rename_chat(talk: Talk, name: str) -> str:
+async def rename_chat(talk: Conversation, name: str) -> str:
     """Give a conversation a name, and tell how to come back to it."""
     from glidepath.sessions.finding import annotate
 
@@ -256,6 +258,6 @@ async def rename_chat(talk: Talk, name: str) -> str:
     except (ConfigurationError, StoreError) as error:
         return str(error)
     with contextlib.suppress(ConfigurationError, StoreError):  # another one may have the same name
-        if await session_named(store, name) == talk.session.id:
+        if await find_session(store, name) == talk.session.id:
             return f"This conversation is now called {name!r}. To come back: {talk.way_back(name)}"
     return f"This conversation is now called {name!r}, and so is another one. To come back: {talk.way_back()}"

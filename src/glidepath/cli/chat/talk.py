@@ -12,22 +12,22 @@ from glidepath.agent import Agent
 from glidepath.cli.agent_maker import make_agent, workspace_folder
 from glidepath.cli.attachments import files_to_name, with_files
 from glidepath.cli.chat.chat_limits import conversation_limits, key_to_raise, message_limits
-from glidepath.cli.chat.slash import SLASHES, next_message, sent_along, where_it_stands
+from glidepath.cli.chat.slash import SLASHES, next_message, take_attachments, where_it_stands
 from glidepath.cli.chat_cards import chat_list, keep_card
 from glidepath.cli.file_changes import Changes
 from glidepath.cli.instructions import own_commands
 from glidepath.cli.layers import Known, LoadedSettings
 from glidepath.cli.screens import ending
-from glidepath.cli.session_names import label_session, remember_here, session_named, short
+from glidepath.cli.session_names import find_session, label_session, remember_here, short
 from glidepath.cli.status import Status, clip, figure, money, most_output, tokens_of
 from glidepath.cli.stores import wallet_of
-from glidepath.cli.world import World
+from glidepath.cli.world import CliContext
 from glidepath.context import CharEstimator, Compact, sizer
 from glidepath.errors import ConfigurationError, StoreError
 from glidepath.events import Event, RunStarted
 from glidepath.messages import ImageBlock, Message, UserMessage
 from glidepath.outcome import LoopOutcome, PendingCall, RunResult
-from glidepath.plurals import how_many
+from glidepath.plurals import pluralize
 from glidepath.run import CancelToken, Decision
 from glidepath.sessions import Session
 from glidepath.workspace import Workspace
@@ -69,10 +69,10 @@ Show = Callable[[Event], Awaitable[None]]
 Decide = Callable[[Sequence[PendingCall]], Awaitable[Mapping[str, Decision]]]
 
 
-class Talk:
+class Conversation:
     """One conversation. `turn` says something to the agent; the slash commands answer with text."""
 
-    def __init__(self, settings: LoadedSettings, world: World) -> None:
+    def __init__(self, settings: LoadedSettings, world: CliContext) -> None:
         self.settings = settings
         self._world = world
         self.unread = world.unread
@@ -236,8 +236,8 @@ class Talk:
 
     def _status(self, _: str) -> str:
         totals = self.session.totals
-        turns, calls = how_many(totals.iterations, "model turn"), how_many(totals.tool_calls, "tool call")
-        parts = [f"{how_many(totals.runs, 'message')} from you, {turns}, {calls}"]
+        turns, calls = pluralize(totals.iterations, "model turn"), pluralize(totals.tool_calls, "tool call")
+        parts = [f"{pluralize(totals.runs, 'message')} from you, {turns}, {calls}"]
         most = self.agent.config.limits.max_cost
         of = "" if most is None else f" of {money(Decimal(str(most)))}"
         spent = "" if totals.cost is None else f", {money(totals.cost)}{of}"
@@ -270,7 +270,7 @@ class Talk:
             return "There is nothing to shorten."
         messages[:] = list(shaped.messages)
         after = figure(sum(map(size, messages)))
-        return f"{how_many(shaped.dropped, 'message')} left out: about {tokens_of(before)} became {after}."
+        return f"{pluralize(shaped.dropped, 'message')} left out: about {tokens_of(before)} became {after}."
 
     async def resume(self, wanted: str) -> str:
         """Continue a stored conversation; without an id, list the last ones."""
@@ -284,14 +284,14 @@ class Talk:
         try:
             if not wanted:
                 return await chat_list(store, self.columns, self.session.id)
-            wanted = await session_named(store, wanted)
+            wanted = await find_session(store, wanted)
             folded = (await read_journal(store, wanted)).folded
         except (ConfigurationError, StoreError) as error:
             return str(error)
         self.session = self._conversation(wanted, folded.messages)
         self.session.totals, self.session.last = folded.session.totals, folded.session.last
         self.worked = 0.0
-        count = how_many(len(folded.messages), "message")
+        count = pluralize(len(folded.messages), "message")
         return f"Continuing {short(wanted)} ({count}).{where_it_stands(folded)}"
 
     async def _name_it(self) -> None:
@@ -309,7 +309,7 @@ class Talk:
             if store is not None:
                 async for entry in each_session(store, prefix=self.session.id):
                     if entry.session_id == self.session.id and entry.title:
-                        return entry.title if await session_named(store, entry.title) == self.session.id else ""
+                        return entry.title if await find_session(store, entry.title) == self.session.id else ""
         return ""
 
     def remember(self) -> None:
@@ -321,12 +321,12 @@ class Talk:
         """The command that returns to this conversation, by its id unless a name is given; empty if it is not saved."""
         if not self.kept or not self.session.messages:
             return ""
-        from glidepath.cli.commands.run_command import raised, said_flags
+        from glidepath.cli.commands.run_command import repeat_flags, suggest_raised_limit
 
         sign = "=" if name.startswith("-") else " "
         which = f"--resume{sign}{shlex.quote(name or short(self.session.id))}"
         most = key_to_raise(self, self.session.last)  # with the same limit, no message would be answered
-        flags = [*said_flags(self.settings, but=most), *raised(self.settings, most, self.session.last)]
+        flags = [*repeat_flags(self.settings, but=most), *suggest_raised_limit(self.settings, most, self.session.last)]
         return " ".join(["glidepath chat", which, *flags])
 
     def completions(self, word: str) -> list[str]:
@@ -348,7 +348,7 @@ class Talk:
 
     def message(self, text: str) -> tuple[str | UserMessage, list[str]]:
         """The message for a line: with the files it names and the commands run with `!`."""
-        message = with_files(text, self.workspace, sent_along(self), self._served.pop(text, ""))
+        message = with_files(text, self.workspace, take_attachments(self), self._served.pop(text, ""))
         self.asides = []
         return message
 

@@ -10,7 +10,7 @@ import argparse
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from glidepath.cli.world import World
+    from glidepath.cli.world import CliContext
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -24,22 +24,22 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--redact", metavar="NAME", help="rewrites what is stored: python:module:function")
 
 
-def execute(options: argparse.Namespace, world: World) -> int:
+def execute(options: argparse.Namespace, world: CliContext) -> int:
     """Answer until the editor closes the connection."""
     import asyncio
 
-    from glidepath.cli.deck_server import named_agents
-    from glidepath.cli.extras import needed
-    from glidepath.cli.stores import redacted_store
+    from glidepath.cli.deck_server import load_agents
+    from glidepath.cli.extras import require_extra
+    from glidepath.cli.stores import open_redacted_store
 
-    needed("acp", "serve")
+    require_extra("acp", "serve")
     import acp
 
     from glidepath.serve.acp_door import EditorAgent
 
-    ((_, agent),) = named_agents([options.agent], world).items()
+    ((_, agent),) = load_agents([options.agent], world).items()
     if agent.config.store is None and options.store != "none":
-        agent = agent.replace(store=redacted_store(options.store, options.redact, world))
+        agent = agent.replace(store=open_redacted_store(options.store, options.redact, world))
     answering: Any = EditorAgent(agent)
     asyncio.run(acp.run_agent(answering))
     return 0

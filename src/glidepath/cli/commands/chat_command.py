@@ -10,9 +10,9 @@ import argparse
 import asyncio
 
 from glidepath.cli.arguments import add_config_flags, add_setting_flags
-from glidepath.cli.extras import needed
+from glidepath.cli.extras import require_extra
 from glidepath.cli.layers import gather
-from glidepath.cli.world import World
+from glidepath.cli.world import CliContext
 from glidepath.errors import ConfigurationError
 
 
@@ -36,18 +36,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_config_flags(parser)
 
 
-def execute(options: argparse.Namespace, world: World) -> int:
+def execute(options: argparse.Namespace, world: CliContext) -> int:
     """Open the chat; the exit code is 0 when the person left."""
-    needed("textual")
+    require_extra("textual")
     settings = gather(options, world)
     if not world.is_terminal(world.stdin) or not world.is_terminal(world.stdout):
         raise ConfigurationError("chat needs a terminal; in a pipe use `glidepath run`")
-    from glidepath.cli.attachments import named_pictures
+    from glidepath.cli.attachments import load_pictures
     from glidepath.cli.chat.app import ChatApp
     from glidepath.cli.chat.heap import keep_heap
     from glidepath.cli.chat.slash import rename_chat
-    from glidepath.cli.chat.talk import Talk
-    from glidepath.cli.chat_cards import chosen_chat, print_chats, telling_of_pending
+    from glidepath.cli.chat.talk import Conversation
+    from glidepath.cli.chat_cards import choose_chat, print_chats, telling_of_pending
     from glidepath.cli.stores import keep_sessions
 
     world.notes = []
@@ -55,10 +55,10 @@ def execute(options: argparse.Namespace, world: World) -> int:
         keep_sessions(settings, world)
         if options.resume == "" and not settings.get("model"):
             return print_chats(settings, world)
-        wanted = chosen_chat(options, settings, world, telling_of_pending(settings, world, tell=False))
-        talk = Talk(settings, world)
+        wanted = choose_chat(options, settings, world, telling_of_pending(settings, world, tell=False))
+        talk = Conversation(settings, world)
         talk.title = options.name or ""
-        talk.asides += named_pictures(options.image, world)
+        talk.asides += load_pictures(options.image, world)
         keep_heap()
         code = ChatApp(talk, wanted, between_turns=keep_heap).run() or 0
     finally:

@@ -11,22 +11,22 @@ import argparse
 from collections.abc import Iterator
 
 from glidepath.cli.commands import COMMANDS
-from glidepath.cli.extras import needed
-from glidepath.cli.world import World
+from glidepath.cli.extras import require_extra
+from glidepath.cli.world import CliContext
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("shell", choices=("bash", "zsh", "tcsh", "fish"), help="which shell")
 
 
-def execute(options: argparse.Namespace, world: World) -> int:
+def execute(options: argparse.Namespace, world: CliContext) -> int:
     """Print the script."""
     from glidepath.cli.parser import make_parser
 
     if options.shell == "fish":
         world.write("".join(f"{line}\n" for line in _fish(make_parser(list(COMMANDS)))))
         return 0
-    shtab = needed("shtab")
+    shtab = require_extra("shtab")
     world.write(shtab.complete(make_parser(list(COMMANDS)), options.shell) + "\n")
     return 0
 
@@ -37,12 +37,12 @@ def _fish(parser: argparse.ArgumentParser) -> Iterator[str]:
     [commands] = [one for one in parser._actions if isinstance(one, argparse._SubParsersAction)]  # noqa: SLF001
     lines = {choice.dest: choice.help or "" for choice in commands._choices_actions}  # noqa: SLF001
     for name, sub in commands.choices.items():
-        yield f"complete -c glidepath -n __fish_use_subcommand -a {name} -d {_quoted(lines.get(name, ''))}"
+        yield f"complete -c glidepath -n __fish_use_subcommand -a {name} -d {_quote(lines.get(name, ''))}"
         yield from _fish_flags(sub, f"__fish_seen_subcommand_from {name}")
         for action in sub._actions:  # noqa: SLF001
             if isinstance(action, argparse._SubParsersAction):  # noqa: SLF001
                 words = " ".join(action.choices)
-                yield f"complete -c glidepath -n '__fish_seen_subcommand_from {name}' -a {_quoted(words)}"
+                yield f"complete -c glidepath -n '__fish_seen_subcommand_from {name}' -a {_quote(words)}"
                 for word, inner in action.choices.items():
                     seen = f"__fish_seen_subcommand_from {name}; and __fish_seen_subcommand_from {word}"
                     yield from _fish_flags(inner, seen)
@@ -58,12 +58,12 @@ def _fish_flags(parser: argparse.ArgumentParser, when: str) -> Iterator[str]:
             continue
         takes = ""
         if action.choices:
-            takes = f" -x -a {_quoted(' '.join(map(str, action.choices)))}"
+            takes = f" -x -a {_quote(' '.join(map(str, action.choices)))}"
         elif action.nargs != 0:
             takes = " -r" + (" -F" if action.metavar in ("FILE", "DIR", "PATH") else "")
-        about = f" -d {_quoted((action.help or '').replace('%%', '%').splitlines()[0])}" if action.help else ""
+        about = f" -d {_quote((action.help or '').replace('%%', '%').splitlines()[0])}" if action.help else ""
         yield f"complete -c glidepath -n '{when}'{names}{takes}{about}"
 
 
-def _quoted(text: str) -> str:
+def _quote(text: str) -> str:
     return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"

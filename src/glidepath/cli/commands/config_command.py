@@ -11,10 +11,10 @@ from typing import Any
 from glidepath.cli.arguments import add_config_flags, add_setting_flags
 from glidepath.cli.layers import LoadedSettings, gather
 from glidepath.cli.settings import SETTINGS
-from glidepath.cli.shown import revealed
-from glidepath.cli.world import World
-from glidepath.plurals import how_many
-from glidepath.quantities import time_written
+from glidepath.cli.shown import escape_invisible
+from glidepath.cli.world import CliContext
+from glidepath.plurals import pluralize
+from glidepath.quantities import format_seconds
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -31,13 +31,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     actions.add_parser("table", help="print every setting: file key, older key, flag, variable, Python name")
 
 
-def execute(options: argparse.Namespace, world: World) -> int:
+def execute(options: argparse.Namespace, world: CliContext) -> int:
     """Do one of them."""
     actions = {"show": _show, "check": _check, "schema": _schema, "table": _table}
     return actions[options.action](options, world)
 
 
-def _show(options: argparse.Namespace, world: World) -> int:
+def _show(options: argparse.Namespace, world: CliContext) -> int:
     from glidepath.cli.settings_schema import defaults
 
     settings = gather(options, world, ask=False)
@@ -62,7 +62,7 @@ def _show(options: argparse.Namespace, world: World) -> int:
         rows += [(key, vain.value, f"{vain.origin}, {why}") for key, vain in settings.ignored.items()]
     wide = max(len(key) for key, _, _ in rows)
     times = {setting.key for setting in SETTINGS if setting.kind.startswith("seconds")}
-    texts = [time_written(value) if key in times and value else _text(value) for key, value, _ in rows]
+    texts = [format_seconds(value) if key in times and value else _text(value) for key, value, _ in rows]
     middle = max(map(len, texts))
     for (key, _, origin), text in zip(rows, texts, strict=True):
         tail = f"  {origin}" if options.origin else ""
@@ -70,7 +70,7 @@ def _show(options: argparse.Namespace, world: World) -> int:
     return 0
 
 
-def _check(options: argparse.Namespace, world: World) -> int:
+def _check(options: argparse.Namespace, world: CliContext) -> int:
     from glidepath.cli.agent_maker import make_agent
 
     settings = gather(options, world)
@@ -81,24 +81,24 @@ def _check(options: argparse.Namespace, world: World) -> int:
 
 def _limits(settings: LoadedSettings) -> str:
     words: dict[str, Callable[[Any], str]] = {
-        "max_iterations": lambda most: how_many(most, "turn"),
-        "max_tokens": lambda most: how_many(most, "token"),
+        "max_iterations": lambda most: pluralize(most, "turn"),
+        "max_tokens": lambda most: pluralize(most, "token"),
         "max_cost": "${}".format,
-        "timeout": time_written,
+        "timeout": format_seconds,
     }
     given = {name: settings.get(f"limits.{name}") for name in words}
     said = [words[name](most) for name, most in given.items() if most is not None]
     return "at most " + ", ".join(said) if said else "no limits"
 
 
-def _schema(_: argparse.Namespace, world: World) -> int:
+def _schema(_: argparse.Namespace, world: CliContext) -> int:
     from glidepath.cli.settings_schema import json_schema
 
     world.write(json.dumps(json_schema(), indent=2) + "\n")
     return 0
 
 
-def _table(_: argparse.Namespace, world: World) -> int:
+def _table(_: argparse.Namespace, world: CliContext) -> int:
     from glidepath.cli.settings_schema import markdown_table
 
     world.write(markdown_table() + "\n")
@@ -115,14 +115,16 @@ def plain(value: object) -> Any:
     """The value as plain JSON data with possible secrets hidden: passwords in URLs, and texts named like secrets."""
     from glidepath import _wire
 
-    return _masked(_wire.plain(value, enc_hook=str))
+    return _mask_secrets(_wire.plain(value, enc_hook=str))
 
 
-def _masked(value: object, *, secret: bool = False) -> Any:
+def _mask_secrets(value: object, *, secret: bool = False) -> Any:
     if isinstance(value, dict):
-        return {name: _masked(item, secret=secret or bool(_SECRET_NAMES.search(name))) for name, item in value.items()}
+        return {
+            name: _mask_secrets(item, secret=secret or bool(_SECRET_NAMES.search(name))) for name, item in value.items()
+        }
     if isinstance(value, list | tuple):
-        return [_masked(item, secret=secret) for item in value]
+        return [_mask_secrets(item, secret=secret) for item in value]
     if not isinstance(value, str):
         return value  # a number, such as max_completion_tokens
     return HIDDEN if (secret and value) or _SECRETS.search(value) else _PASSWORD.sub(rf"\1:{HIDDEN}@", value)
@@ -134,5 +136,5 @@ def _text(value: object) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, tuple) and all(isinstance(item, str) for item in value):
-        return revealed(", ".join(plain(value))) or "none"
-    return revealed(str(plain(value))) or "''"
+        return escape_invisible(", ".join(plain(value))) or "none"
+    return escape_invisible(str(plain(value))) or "''"

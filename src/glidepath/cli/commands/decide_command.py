@@ -10,12 +10,12 @@ import argparse
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from glidepath.cli.notes import add_decision, decided
+from glidepath.cli.notes import add_decision, read_decision
 from glidepath.cli.shelved import act_on_store, add_store_flags, store_settings
 from glidepath.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from glidepath.cli.world import World
+    from glidepath.cli.world import CliContext
     from glidepath.run import Decision
     from glidepath.sessions.archive import StoredJournal
     from glidepath.spi.sessions import SessionStore
@@ -27,13 +27,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_store_flags(parser)
 
 
-def execute(options: argparse.Namespace, world: World) -> int:
+def execute(options: argparse.Namespace, world: CliContext) -> int:
     """Leave the decision in the store."""
     from glidepath.cli.chat_cards import card_flags
     from glidepath.cli.commands.run_command import resume_line
     from glidepath.sessions.inbox import decide
 
-    decisions = decided(options)
+    decisions = read_decision(options)
 
     async def act(store: SessionStore) -> int:
         await _check_waiting(store, options.session, options.call, decisions[options.call])
@@ -52,9 +52,9 @@ async def _check_waiting(store: SessionStore, session: str, call: str, decision:
 
     While a run is in flight, nobody can say which calls wait.
     """
-    from glidepath.cli.shown import call_line, revealed
+    from glidepath.cli.shown import call_line, escape_invisible
     from glidepath.sessions.archive import read_journal
-    from glidepath.sessions.inbox import posted_decisions
+    from glidepath.sessions.inbox import read_decisions
     from glidepath.spi.ports import offers
     from glidepath.spi.sessions import Inbox
 
@@ -62,22 +62,25 @@ async def _check_waiting(store: SessionStore, session: str, call: str, decision:
     folded = journal.folded
     await _check_root(store, journal, call)
     notes = await store.notes(session, folded.taken) if offers(store, Inbox) else ()
-    earlier = {**posted_decisions(notes), **folded.decisions}.get(call)
+    earlier = {**read_decisions(notes), **folded.decisions}.get(call)
     if earlier is not None and earlier.verdict != decision.verdict:
         raise ConfigurationError(
-            f"{revealed(call)} is already decided: {earlier.kind}. The first decision counts, once the run is resumed"
+            f"{escape_invisible(call)} is already decided: {earlier.kind}. The first decision counts, once the "
+            "run is resumed"
         )
     result = folded.result
     if result is None or any(one.call.id == call for one in result.pending):
         return
-    waiting = [f"{revealed(one.call.id)} {call_line(one.call.name, one.call.arguments)}" for one in result.pending]
+    waiting = [
+        f"{escape_invisible(one.call.id)} {call_line(one.call.name, one.call.arguments)}" for one in result.pending
+    ]
     told = f"waiting: {'; '.join(waiting)}" if waiting else "nothing is waiting"
     raise ConfigurationError(f"no call {call!r:.80} is waiting in this session; {told}")
 
 
 async def _check_root(store: SessionStore, journal: StoredJournal, call: str) -> None:
     """Raise `ConfigurationError` for a child whose root waits for it: a call that waits in it is decided there."""
-    from glidepath.cli.shown import revealed
+    from glidepath.cli.shown import escape_invisible
     from glidepath.errors import StoreError
     from glidepath.sessions.archive import read_journal
 
@@ -94,8 +97,8 @@ async def _check_root(store: SessionStore, journal: StoredJournal, call: str) ->
     mine = [one.call.id for one in waiting if any(frame.run_id == run_id for frame in one.path)]
     if mine:
         there = next((one for one in mine if one.endswith(f"/{call}")), mine[0])
-        session = revealed(root.entry.session_id)
+        session = escape_invisible(root.entry.session_id)
         raise ConfigurationError(
             f"session {session} waits for this one, and a call that waits here is decided there: "
-            f"glidepath decide {session} with the call {revealed(there)}"
+            f"glidepath decide {session} with the call {escape_invisible(there)}"
         )

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from glidepath.cli.commands.serve_command import add_server_flags
 
 if TYPE_CHECKING:
-    from glidepath.cli.world import World
+    from glidepath.cli.world import CliContext
 
 _EXAMPLES = """\
 examples:
@@ -34,7 +34,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_server_flags(parser, own_store=False)
 
 
-def execute(options: argparse.Namespace, world: World) -> int:
+def execute(options: argparse.Namespace, world: CliContext) -> int:
     """Show it."""
     from glidepath.cli.deck_server import deck, export
 

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from glidepath.cli.layers import gather
-from glidepath.cli.world import World
+from glidepath.cli.world import CliContext
 from glidepath.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def execute(options: argparse.Namespace, world: World) -> int:
+def execute(options: argparse.Namespace, world: CliContext) -> int:
     """Fetch the model if needed, play the scenes, and print what to do next."""
     if options.task is not None:
         return _one_task(options, world)
@@ -50,10 +50,10 @@ def execute(options: argparse.Namespace, world: World) -> int:
     try:
         fine = asyncio.run(_play(model, world))
         if not fine and options.model == EMBEDDED and model.name != SCRIPTED:
-            from glidepath.cli.scenes import scripted
+            from glidepath.cli.scenes import make_scripted_model
 
             world.write("\nThe embedded model does not work here, so here it is again with a scripted model:\n")
-            fine = asyncio.run(_play(scripted(), world))
+            fine = asyncio.run(_play(make_scripted_model(), world))
     finally:
         getattr(model, "close", _nothing)()
     if not fine:
@@ -64,7 +64,7 @@ def execute(options: argparse.Namespace, world: World) -> int:
     return 0
 
 
-async def _play(model: Model, world: World) -> bool:
+async def _play(model: Model, world: CliContext) -> bool:
     """Play the scenes in order; False as soon as the model fails."""
     from glidepath.cli.scenes import DemoStage
 
@@ -72,14 +72,14 @@ async def _play(model: Model, world: World) -> bool:
     return await stage.limit() and await stage.budget() and await stage.loop()
 
 
-def _model_or_script(name: str, world: World) -> Any:
+def _model_or_script(name: str, world: CliContext) -> Any:
     """The named model; a scripted one if the embedded model is unavailable."""
     from glidepath.cli.agent_maker import make_model
-    from glidepath.cli.scenes import scripted, wrapped
+    from glidepath.cli.scenes import make_scripted_model, wrap_text
 
     if name == SCRIPTED:
-        world.write(wrapped(f"The model is scripted: {_MADE_UP}", world))
-        return scripted()
+        world.write(wrap_text(f"The model is scripted: {_MADE_UP}", world))
+        return make_scripted_model()
     if name != EMBEDDED:
         world.write(f"The model is {name}.\n")
         return make_model(name, world)
@@ -88,15 +88,15 @@ def _model_or_script(name: str, world: World) -> Any:
         model = make_model(name, world)
     except ConfigurationError as error:
         world.write(f"The embedded model is not available: {str(error).splitlines()[0]}\n")
-        world.write(wrapped(f"A scripted model takes its place: {_MADE_UP}", world))
-        return scripted()
-    world.write(wrapped(_ABOUT, world))
+        world.write(wrap_text(f"A scripted model takes its place: {_MADE_UP}", world))
+        return make_scripted_model()
+    world.write(wrap_text(_ABOUT, world))
     return model
 
 
-def _sim(world: World) -> None:
+def _sim(world: CliContext) -> None:
     """Two lines of `glidepath sim`."""
-    from glidepath.cli.scenes import wrapped
+    from glidepath.cli.scenes import wrap_text
     from glidepath.sim import simulate
     from glidepath.testing.specimens import SPECIMENS
 
@@ -110,21 +110,21 @@ def _sim(world: World) -> None:
         ("   ", f"{held} of {len(report.flights)} scenarios were contained by the default limits and guards, {holes}"),
         ("   ", f"({slow} more take real seconds; `glidepath sim` runs all {len(SPECIMENS)})"),
     ):
-        world.write(wrapped(line, world, indent))
+        world.write(wrap_text(line, world, indent))
 
 
-def _one_task(options: argparse.Namespace, world: World) -> int:
+def _one_task(options: argparse.Namespace, world: CliContext) -> int:
     """Let one agent with one tool answer a question, as `glidepath run` would show it."""
     from glidepath.agent import Agent, Limits
     from glidepath.cli.agent_maker import make_model
     from glidepath.cli.commands.run_command import fly, make_screen
-    from glidepath.cli.scenes import atlas, scripted
+    from glidepath.cli.scenes import atlas, make_scripted_model
 
     settings = gather(argparse.Namespace(no_config=True), world)
     own = options.model == EMBEDDED
     if own:
         _fetch(world)
-    model = scripted() if options.model == SCRIPTED else make_model(options.model, world)
+    model = make_scripted_model() if options.model == SCRIPTED else make_model(options.model, world)
     limits = Limits(max_iterations=4, max_tokens=4000, timeout=120)
     agent = Agent(model=model, tools=[atlas], limits=limits, temperature=0 if own else None, max_output_tokens=256)
     world.write(f"model  {options.model}\ntool   atlas\nlimits 4 turns, 4k tokens, 2 minutes\n\n> {options.task}\n")
@@ -137,13 +137,13 @@ def _one_task(options: argparse.Namespace, world: World) -> int:
     return code
 
 
-def _fetch(world: World) -> None:
+def _fetch(world: CliContext) -> None:
     from glidepath.models import pull
 
     pull("smollm2", progress=progress_line(world))
 
 
-def progress_line(world: World) -> Callable[[int, int], None]:
+def progress_line(world: CliContext) -> Callable[[int, int], None]:
     """A function that shows download progress, on a terminal only."""
     live = world.is_terminal(world.stderr)
     last = [-1]

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 from glidepath.cli.arguments import whole_number
 from glidepath.cli.fleet_client import add_store_flag, fleet_address, seconds
-from glidepath.cli.notes import add_decision, decided
-from glidepath.cli.shown import revealed
-from glidepath.cli.world import World
+from glidepath.cli.notes import add_decision, read_decision
+from glidepath.cli.shown import escape_invisible
+from glidepath.cli.world import CliContext
 from glidepath.errors import StoreError
-from glidepath.plurals import how_many
+from glidepath.plurals import pluralize
 
 if TYPE_CHECKING:
     from glidepath.engines.dbos import Fleet, FleetStatus
@@ -63,7 +63,7 @@ def _quota(parser: argparse.ArgumentParser, prefix: str, when: str) -> None:
     parser.add_argument(f"--{prefix}runs", type=int, help=f"runs {when}")
 
 
-def execute(options: argparse.Namespace, world: World) -> int:
+def execute(options: argparse.Namespace, world: CliContext) -> int:
     """Do it, then show the fleet."""
     try:
         return asyncio.run(_act(options, world))
@@ -72,11 +72,11 @@ def execute(options: argparse.Namespace, world: World) -> int:
         return 1
 
 
-async def _act(options: argparse.Namespace, world: World) -> int:
-    from glidepath.cli.stores import hook_named
+async def _act(options: argparse.Namespace, world: CliContext) -> int:
+    from glidepath.cli.stores import load_redaction_hook
     from glidepath.engines.dbos import Fleet, Quota
 
-    async with Fleet(fleet_address(options, world), redact=hook_named(options.redact, world)) as fleet:
+    async with Fleet(fleet_address(options, world), redact=load_redaction_hook(options.redact, world)) as fleet:
         if options.action == "budget":
             await fleet.set_budget(tokens=options.tokens, cost=options.cost, runs=options.runs)
         elif options.action == "tenant":
@@ -90,11 +90,11 @@ async def _act(options: argparse.Namespace, world: World) -> int:
         elif options.action is not None and options.action != "status":
             world.note(await _act_on_runs(options, fleet))
             return 0
-        from glidepath.engines.dbos.kill_switches import thrown
+        from glidepath.engines.dbos.kill_switches import list_thrown_switches
 
-        for switch in await thrown(fleet.ledger):
+        for switch in await list_thrown_switches(fleet.ledger):
             whose = f"tenant {switch.name}" if switch.name else "the fleet"
-            world.stdout.write(f"kill switch of {whose}: {revealed(switch.reason)}\n")
+            world.stdout.write(f"kill switch of {whose}: {escape_invisible(switch.reason)}\n")
         for line in _lines(await fleet.workers(), await fleet.accounts(), await fleet.status()):
             world.stdout.write(f"{line}\n")
     return 0
@@ -103,7 +103,7 @@ async def _act(options: argparse.Namespace, world: World) -> int:
 async def _act_on_runs(options: argparse.Namespace, fleet: Fleet) -> str:
     """Do something with a run, or prune; returns what was done."""
     if options.action == "resume":
-        await fleet.resume(options.session, decided(options))
+        await fleet.resume(options.session, read_decision(options))
         return f"{options.session} continues"
     if options.action == "send":
         await fleet.send(options.session, " ".join(options.message))
@@ -112,7 +112,7 @@ async def _act_on_runs(options: argparse.Namespace, fleet: Fleet) -> str:
         await fleet.stop(options.session, options.reason)
         return f"asked {options.session} to stop"
     gone = await fleet.prune(older_than=options.days * _DAY)
-    return f"deleted {how_many(len(gone), 'session')}"
+    return f"deleted {pluralize(len(gone), 'session')}"
 
 
 def _lines(workers: list[Any], accounts: list[Any], status: FleetStatus) -> list[str]:
@@ -127,7 +127,7 @@ def _lines(workers: list[Any], accounts: list[Any], status: FleetStatus) -> list
     for run in status.runs:
         where = f" on {_short(run.worker)}" if run.worker else ""
         whose = f" for {run.tenant}" if run.tenant else ""
-        lines.append(f"{run.state} {revealed(run.session)}: {run.agent}{whose}{where}, {run.age:.0f} s")
+        lines.append(f"{run.state} {escape_invisible(run.session)}: {run.agent}{whose}{where}, {run.age:.0f} s")
     for account in accounts:
         used = (
             f"{account.tokens} of {_most(account.max_tokens)} tokens, ${account.cost} of {_most(account.max_cost, '$')}"

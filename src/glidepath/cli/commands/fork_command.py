@@ -13,7 +13,7 @@ from glidepath.cli.commands.sessions_command import add_fork_arguments, fork
 from glidepath.cli.shelved import act_on_store, add_store_flags
 
 if TYPE_CHECKING:
-    from glidepath.cli.world import World
+    from glidepath.cli.world import CliContext
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -21,6 +21,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_store_flags(parser)
 
 
-def execute(options: argparse.Namespace, world: World) -> int:
+def execute(options: argparse.Namespace, world: CliContext) -> int:
     """Fork, and print the new id."""
     return act_on_store(options, world, "fork", lambda store: fork(options, store, world))

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from glidepath.cli.arguments import whole_number
 
 if TYPE_CHECKING:
-    from glidepath.cli.world import World
+    from glidepath.cli.world import CliContext
 
 _EXAMPLES = """\
 examples:
@@ -95,16 +95,16 @@ def _add_serve_flags(serve: argparse.ArgumentParser) -> None:
     )
 
 
-def execute(options: argparse.Namespace, world: World) -> int:
+def execute(options: argparse.Namespace, world: CliContext) -> int:
     """Do one of them."""
-    from glidepath.cli.extras import needed
+    from glidepath.cli.extras import require_extra
 
     if options.action == "env":
         from glidepath.cli.gate_server import print_env
 
         return print_env(options, world)
-    needed("aiohttp", "gate")
-    needed("uvicorn", "gate")
+    require_extra("aiohttp", "gate")
+    require_extra("uvicorn", "gate")
     if options.action == "serve":
         from glidepath.cli.gate_server import serve
 
@@ -112,7 +112,7 @@ def execute(options: argparse.Namespace, world: World) -> int:
     return _run(options, world)
 
 
-def _run(options: argparse.Namespace, world: World) -> int:
+def _run(options: argparse.Namespace, world: CliContext) -> int:
     from glidepath.errors import ConfigurationError
     from glidepath.gate.run_behind import CannotStart, run_command
     from glidepath.gate.run_plan import plan_upstreams
@@ -145,7 +145,7 @@ def _run(options: argparse.Namespace, world: World) -> int:
     return options.exit_landed if landed and flown.code == 0 and options.exit_landed is not None else flown.code
 
 
-def _find_store(said: str | None, world: World) -> Any:
+def _find_store(said: str | None, world: CliContext) -> Any:
     """Where the run is kept, as other runs of this person are; None when it is not."""
     from glidepath.cli.stores import DEFAULT_STORE, NO_STORE, check_store, make_store, why_not_kept
 
@@ -182,7 +182,7 @@ def _limits(options: argparse.Namespace) -> Any:
         raise ConfigurationError(text) from None
 
 
-def _write_report(name: str, report: dict[str, Any], world: World) -> None:
+def _write_report(name: str, report: dict[str, Any], world: CliContext) -> None:
     import json
     from pathlib import Path
 

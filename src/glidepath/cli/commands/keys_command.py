@@ -9,10 +9,10 @@ import argparse
 from typing import TYPE_CHECKING, Any
 
 from glidepath.cli.arguments import whole_number
-from glidepath.plurals import how_many
+from glidepath.plurals import pluralize
 
 if TYPE_CHECKING:
-    from glidepath.cli.world import World
+    from glidepath.cli.world import CliContext
     from glidepath.serve.locks import AccessKey, KeyRing
 
 _EXAMPLES = """\
@@ -62,7 +62,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         )
 
 
-def execute(options: argparse.Namespace, world: World) -> int:
+def execute(options: argparse.Namespace, world: CliContext) -> int:
     """Do one of them."""
     from glidepath.cli.stores import NO_STORE, SERVE_STORE, make_store, on_store
     from glidepath.errors import ConfigurationError
@@ -79,7 +79,7 @@ def execute(options: argparse.Namespace, world: World) -> int:
     return on_store(store, lambda opened: work(options, ring, opened, world))
 
 
-async def _add(options: argparse.Namespace, ring: KeyRing, store: Any, world: World) -> int:
+async def _add(options: argparse.Namespace, ring: KeyRing, store: Any, world: CliContext) -> int:
     from glidepath.serve.locks import make_key, wallet_of_key
 
     starts, every = _rate(options.rate)
@@ -109,7 +109,7 @@ async def _add(options: argparse.Namespace, ring: KeyRing, store: Any, world: Wo
     return 0
 
 
-async def _list(options: argparse.Namespace, ring: KeyRing, store: Any, world: World) -> int:
+async def _list(options: argparse.Namespace, ring: KeyRing, store: Any, world: CliContext) -> int:
     from glidepath._wire import asdict, encode
 
     keys = await ring.keys()
@@ -118,13 +118,13 @@ async def _list(options: argparse.Namespace, ring: KeyRing, store: Any, world: W
             shown = {name: value for name, value in asdict(key).items() if name != "digest"}
             world.write(f"{encode(shown).decode()}\n")
         else:
-            world.write(f"{_line(key)}{await _spent(key, store)}\n")
+            world.write(f"{_line(key)}{await _describe_spending(key, store)}\n")
     if not keys:
         world.note("there are no keys in this store: `glidepath keys add NAME --role run` makes one")
     return 0
 
 
-async def _revoke(options: argparse.Namespace, ring: KeyRing, store: Any, world: World) -> int:
+async def _revoke(options: argparse.Namespace, ring: KeyRing, store: Any, world: CliContext) -> int:
     key = await ring.revoke(options.name)
     if key.wallet is not None:
         from glidepath.errors import StoreError
@@ -141,20 +141,20 @@ async def _revoke(options: argparse.Namespace, ring: KeyRing, store: Any, world:
     return 0
 
 
-async def _spent(key: AccessKey, store: Any) -> str:
+async def _describe_spending(key: AccessKey, store: Any) -> str:
     if key.wallet is None:
         return ""
-    from glidepath.plurals import how_many
+    from glidepath.plurals import pluralize
 
     found = await store.wallets(key.wallet)
-    return f", used ${found[0].cost:f}, {how_many(found[0].tokens, 'token')}" if found else ""
+    return f", used ${found[0].cost:f}, {pluralize(found[0].tokens, 'token')}" if found else ""
 
 
 def _line(key: AccessKey) -> str:
     """One key in one line."""
     import time
 
-    limits = [f"${key.max_cost}" if key.max_cost else "", how_many(key.max_tokens, "token") if key.max_tokens else ""]
+    limits = [f"${key.max_cost}" if key.max_cost else "", pluralize(key.max_tokens, "token") if key.max_tokens else ""]
     budget = " and ".join(one for one in limits if one)
     parts = [
         f"{key.name}: {key.role}",

@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING, Any
 
 from glidepath.cli.arguments import add_config_flags
 from glidepath.cli.commands.serve_command import add_server_flags
-from glidepath.plurals import how_many
+from glidepath.plurals import pluralize
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from glidepath.cli.world import World
+    from glidepath.cli.world import CliContext
     from glidepath.mcp import McpServer
     from glidepath.mcp.pins import Lock
-    from glidepath.mcp.supply import McpSupply
+    from glidepath.mcp.supply import McpToolSource
 
 _EXAMPLES = """\
 examples:
@@ -63,18 +63,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     serve.add_argument("--name", default="glidepath", help="the server's name (default: glidepath)")
 
 
-def execute(options: argparse.Namespace, world: World) -> int:
+def execute(options: argparse.Namespace, world: CliContext) -> int:
     """Do one of them."""
     if options.action == "serve":
         return _serve(options, world)
     import asyncio
 
     from glidepath.cli.layers import gather
-    from glidepath.cli.servers import configured_servers
+    from glidepath.cli.servers import load_servers
 
     settings = gather(options, world, only=("mcp",))
-    found = configured_servers(settings, world)
-    chosen = _chosen(found, options.names)
+    found = load_servers(settings, world)
+    chosen = _choose_servers(found, options.names)
     if options.action == "list":
         return _list(chosen, world)
     if not chosen:
@@ -87,15 +87,15 @@ def execute(options: argparse.Namespace, world: World) -> int:
     return asyncio.run(work(servers, options, world))
 
 
-def _serve(options: argparse.Namespace, world: World) -> int:
+def _serve(options: argparse.Namespace, world: CliContext) -> int:
     """Serve until the client goes away or the process is stopped."""
-    from glidepath.cli.deck_server import named_agents, serve
-    from glidepath.cli.secrets_given import checked_secrets
+    from glidepath.cli.deck_server import load_agents, serve
+    from glidepath.cli.secrets_given import check_secrets
     from glidepath.mcp.serve_agents import agent_server
 
     if options.http:
-        checked_secrets(options, world)  # before any module of the user's is imported
-    agents = named_agents(options.agent, world)
+        check_secrets(options, world)  # before any module of the user's is imported
+    agents = load_agents(options.agent, world)
     server = agent_server(agents, name=options.name)  # which refuses agents without limits
     if options.http:
         options.no_browser = True
@@ -108,7 +108,7 @@ def _serve(options: argparse.Namespace, world: World) -> int:
     return 0
 
 
-def _chosen(found: list[tuple[McpServer, str]], names: list[str]) -> list[tuple[McpServer, str]]:
+def _choose_servers(found: list[tuple[McpServer, str]], names: list[str]) -> list[tuple[McpServer, str]]:
     from glidepath.errors import ConfigurationError
     from glidepath.tools.advice import closest
 
@@ -122,8 +122,8 @@ def _chosen(found: list[tuple[McpServer, str]], names: list[str]) -> list[tuple[
     return [known[name] for name in names] if names else found
 
 
-def _list(found: list[tuple[McpServer, str]], world: World) -> int:
-    from glidepath.cli.shown import revealed
+def _list(found: list[tuple[McpServer, str]], world: CliContext) -> int:
+    from glidepath.cli.shown import escape_invisible
     from glidepath.mcp.pins import lock_path
 
     if not found:
@@ -133,12 +133,14 @@ def _list(found: list[tuple[McpServer, str]], world: World) -> int:
     wide = max(len(server.name) for server, _ in found)
     for server, where in found:
         pinned = None if lock is None else lock.of(server.name)
-        state = "not pinned" if pinned is None else f"{how_many(len(pinned), 'tool')} pinned"
-        world.write(f"{server.name:<{wide}}  {revealed(server.link.where)}\n{'':<{wide}}  from {where}; {state}\n")
+        state = "not pinned" if pinned is None else f"{pluralize(len(pinned), 'tool')} pinned"
+        world.write(
+            f"{server.name:<{wide}}  {escape_invisible(server.link.where)}\n{'':<{wide}}  from {where}; {state}\n"
+        )
     return 0
 
 
-def _lock(path: Path, world: World) -> Lock | None:
+def _lock(path: Path, world: CliContext) -> Lock | None:
     """The lock; a damaged one is reported and treated as missing."""
     from glidepath.errors import ConfigurationError
     from glidepath.mcp.pins import read_lock
@@ -150,7 +152,7 @@ def _lock(path: Path, world: World) -> Lock | None:
         return None
 
 
-async def _login(servers: list[McpServer], options: argparse.Namespace, world: World) -> int:
+async def _login(servers: list[McpServer], options: argparse.Namespace, world: CliContext) -> int:
     import webbrowser
 
     from glidepath.mcp.oauth_login import Login, forget_login
@@ -165,7 +167,7 @@ async def _login(servers: list[McpServer], options: argparse.Namespace, world: W
             world.write(f"{server.name}: {'forgotten' if forget_login(server.link) else 'not logged in'}\n")
             continue
         async with Login(visit) as login:
-            supply = await _opened(server.configured(auth=login, connect_timeout=300.0), world)
+            supply = await _open_server(server.configured(auth=login, connect_timeout=300.0), world)
         if supply is None:
             code = 1
             continue
@@ -176,7 +178,7 @@ async def _login(servers: list[McpServer], options: argparse.Namespace, world: W
     return code
 
 
-async def _opened(server: McpServer, world: World) -> McpSupply | None:
+async def _open_server(server: McpServer, world: CliContext) -> McpToolSource | None:
     """A connection to the server, whatever is pinned; None, and why, when it cannot be made."""
     from glidepath.tools.sources import SourceError
 
@@ -190,30 +192,30 @@ async def _opened(server: McpServer, world: World) -> McpSupply | None:
     return supply
 
 
-async def _test(servers: list[McpServer], options: argparse.Namespace, world: World) -> int:
+async def _test(servers: list[McpServer], options: argparse.Namespace, world: CliContext) -> int:
     code = 0
     for server in servers:
-        supply = await _opened(server, world)
+        supply = await _open_server(server, world)
         if supply is None:
             code = 1
             continue
         try:
-            listing = await supply.owner.connected()
+            listing = await supply.owner.await_listing()
             tools = await supply.tools()
-            world.write(f"{server.name}: protocol {listing.version}, {how_many(len(tools), 'tool')}\n")
+            world.write(f"{server.name}: protocol {listing.version}, {pluralize(len(tools), 'tool')}\n")
             for tool in tools:
                 first = tool.description.splitlines()[0] if tool.description else ""
                 world.write(f"  {tool.name}  {first[:100]}\n")
             if options.call:
-                code = await _called(supply, options.call, world) or code
+                code = await _call_tool(supply, options.call, world) or code
         finally:
             await supply.close()
     return code
 
 
-async def _called(supply: McpSupply, call: list[str], world: World) -> int:
+async def _call_tool(supply: McpToolSource, call: list[str], world: CliContext) -> int:
     from glidepath import _wire
-    from glidepath.cli.shown import revealed
+    from glidepath.cli.shown import escape_invisible
     from glidepath.errors import GlidepathError
     from glidepath.tools.results import as_result
 
@@ -231,25 +233,25 @@ async def _called(supply: McpSupply, call: list[str], world: World) -> int:
     content = result.content
     said = content if isinstance(content, str) else "\n".join(getattr(one, "text", f"[{one}]") for one in content)
     if world.is_terminal(world.stdout):
-        said = revealed(said, keep="\n\t")
+        said = escape_invisible(said, keep="\n\t")
     world.write(f"{said}\n")
     return int(result.is_error)
 
 
-async def _pin(servers: list[McpServer], _options: argparse.Namespace, world: World) -> int:
+async def _pin(servers: list[McpServer], _options: argparse.Namespace, world: CliContext) -> int:
     from glidepath.mcp.pins import Lock, lock_path, read_lock, write_lock
 
     path = lock_path(servers[0].link)
     lock = read_lock(path) or Lock()
     code, done = 0, False
     for server in servers:
-        supply = await _opened(server, world)
+        supply = await _open_server(server, world)
         if supply is None:
             code = 1
             continue
         lock.pin(server.name, supply.definitions())
         await supply.close()
-        world.write(f"{server.name}: {how_many(len(lock.servers[server.name]), 'tool')} pinned\n")
+        world.write(f"{server.name}: {pluralize(len(lock.servers[server.name]), 'tool')} pinned\n")
         done = True
     if done:  # a lock file without pins would keep back the tools of all servers
         write_lock(path, lock)
@@ -257,11 +259,11 @@ async def _pin(servers: list[McpServer], _options: argparse.Namespace, world: Wo
     return code
 
 
-async def _differences(server: McpServer, lock: Lock | None, world: World) -> tuple[str, dict[str, Any]] | None:
+async def _differences(server: McpServer, lock: Lock | None, world: CliContext) -> tuple[str, dict[str, Any]] | None:
     """What is different from what was pinned, for a person, and what the server offers now."""
     from glidepath.mcp.pins import differences
 
-    supply = await _opened(server, world)
+    supply = await _open_server(server, world)
     if supply is None:
         return None
     now = supply.definitions()
@@ -276,7 +278,7 @@ async def _differences(server: McpServer, lock: Lock | None, world: World) -> tu
     return "\n".join(parts), now
 
 
-async def _diff(servers: list[McpServer], _options: argparse.Namespace, world: World) -> int:
+async def _diff(servers: list[McpServer], _options: argparse.Namespace, world: CliContext) -> int:
     from glidepath.mcp.pins import lock_path
 
     lock = _lock(lock_path(servers[0].link), world)
@@ -293,7 +295,7 @@ async def _diff(servers: list[McpServer], _options: argparse.Namespace, world: W
     return code
 
 
-async def _approve(servers: list[McpServer], options: argparse.Namespace, world: World) -> int:
+async def _approve(servers: list[McpServer], options: argparse.Namespace, world: CliContext) -> int:
     from glidepath.cli.consent import somebody
     from glidepath.errors import ConfigurationError
     from glidepath.mcp.pins import Lock, lock_path, read_lock, write_lock
@@ -317,7 +319,7 @@ async def _approve(servers: list[McpServer], options: argparse.Namespace, world:
         if not options.yes:
             if somebody(world) is None:
                 raise ConfigurationError("approve needs a terminal to ask on; in a script, pass --yes")
-            world.forget_typed()
+            world.discard_input()
             world.stderr.write(f"Accept these tools of {server.name}? [y/N] ")
             world.stderr.flush()
             if world.stdin.readline().strip().lower() not in ("y", "yes"):

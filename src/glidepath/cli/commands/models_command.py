@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from importlib.util import find_spec
 
-from glidepath.cli.world import World
+from glidepath.cli.world import CliContext
 from glidepath.errors import ConfigurationError, install_line
 
 _MODULES = {
@@ -26,12 +26,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     pull.add_argument("name", nargs="?", default="smollm2", help="which one (default: smollm2)")
 
 
-def execute(options: argparse.Namespace, world: World) -> int:
+def execute(options: argparse.Namespace, world: CliContext) -> int:
     """List, or fetch."""
     return _pull(options.name, world) if options.action == "pull" else _list(world)
 
 
-def _list(world: World) -> int:
+def _list(world: CliContext) -> int:
     from itertools import zip_longest
     from textwrap import wrap
 
@@ -52,7 +52,7 @@ def _list(world: World) -> int:
     return 0
 
 
-def _state(extra: str, key: str, world: World) -> str:
+def _state(extra: str, key: str, world: CliContext) -> str:
     if extra:
         try:
             found = find_spec(_MODULES[extra]) is not None
@@ -72,7 +72,7 @@ def _state(extra: str, key: str, world: World) -> str:
     return "ready"
 
 
-def _pull(name: str, world: World) -> int:
+def _pull(name: str, world: CliContext) -> int:
     from glidepath.cli.commands.demo_command import progress_line
     from glidepath.models import pull
 

@@ -11,7 +11,7 @@ import asyncio
 
 from glidepath.cli.arguments import add_config_flags, add_setting_flags
 from glidepath.cli.layers import gather
-from glidepath.cli.world import World
+from glidepath.cli.world import CliContext
 from glidepath.errors import ConfigurationError
 
 
@@ -26,7 +26,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_config_flags(parser)
 
 
-def execute(options: argparse.Namespace, world: World) -> int:
+def execute(options: argparse.Namespace, world: CliContext) -> int:
     """Continue; the exit code says how it ended."""
     from glidepath.cli.agent_maker import make_agent
     from glidepath.cli.chat_cards import run_to_resume
@@ -41,7 +41,11 @@ def execute(options: argparse.Namespace, world: World) -> int:
     found = run_to_resume(options, settings, world)
     changes = make_changes(settings, world)
     agent = make_agent(settings, world, plugins=(changes,))
-    limits = agent.config.limits if any(settings.said(key) for key in settings.known if key[:7] == "limits.") else None
+    limits = (
+        agent.config.limits
+        if any(settings.is_set_by_person(key) for key in settings.known if key[:7] == "limits.")
+        else None
+    )
     screen = make_screen(settings, agent, world, changes=changes)
     how = {"limits": limits, "accept_repair": options.accept_repair, "changes": changes, "landed_ok": options.landed_ok}
     return asyncio.run(fly(agent, None, screen, settings, world, resume=found, **how))

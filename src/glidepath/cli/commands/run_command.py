@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING, Any
 
 from glidepath.cli.arguments import add_config_flags, add_setting_flags
 from glidepath.cli.layers import LoadedSettings, gather
-from glidepath.cli.notes import used_of, ways_on
+from glidepath.cli.notes import amount_used, ways_on
 from glidepath.cli.session_names import label_session
-from glidepath.cli.shown import call_line, revealed
-from glidepath.cli.usage_errors import given, title
-from glidepath.cli.world import ScreenClosed, World
+from glidepath.cli.shown import call_line, escape_invisible
+from glidepath.cli.usage_errors import parse_name, title
+from glidepath.cli.world import CliContext, ScreenClosed
 from glidepath.errors import ConfigurationError, StoreError, install_line
 
 if TYPE_CHECKING:
@@ -50,7 +50,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "-c", "--continue", dest="go_on", action="store_true", help="continue the last session of this folder"
     )
     which.add_argument(
-        "-r", "--resume", metavar="ID", type=given, help="continue this session (its id, the start of it, or its name)"
+        "-r",
+        "--resume",
+        metavar="ID",
+        type=parse_name,
+        help="continue this session (its id, the start of it, or its name)",
     )
     which.add_argument("--last", action="store_true", help="continue the last session, in any folder")
     parser.add_argument("--name", metavar="TEXT", type=title, help="a name for the session")
@@ -67,14 +71,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_config_flags(parser)
 
 
-def execute(options: argparse.Namespace, world: World) -> int:
+def execute(options: argparse.Namespace, world: CliContext) -> int:
     """Run the task; the exit code says how it ended."""
     world.notes = [] if options.quiet else None
     settings = gather(options, world)
     task = read_task(options.task, world)
     from glidepath.cli.agent_maker import make_agent
     from glidepath.cli.attachments import picture, with_pictures
-    from glidepath.cli.chat_cards import chosen_chat, telling_of_pending
+    from glidepath.cli.chat_cards import choose_chat, telling_of_pending
     from glidepath.cli.file_changes import make_changes
     from glidepath.cli.stores import keep_sessions
 
@@ -82,7 +86,7 @@ def execute(options: argparse.Namespace, world: World) -> int:
     wants_it_kept = options.go_on or options.last or options.resume or options.name
     if world.is_terminal(world.stdout) or world.is_terminal(world.stderr) or wants_it_kept:
         keep_sessions(settings, world)
-    session = chosen_chat(options, settings, world, telling_of_pending(settings, world)) or None
+    session = choose_chat(options, settings, world, telling_of_pending(settings, world)) or None
     output = None
     if options.json_schema is not None:
         from glidepath.cli.schema_answers import answer_type
@@ -107,7 +111,7 @@ def _must_be_writable(path: Path) -> None:
         raise ConfigurationError(f"--out: {path} cannot be written: {error.strerror or error}") from None
 
 
-def read_task(words: list[str], world: World) -> str:
+def read_task(words: list[str], world: CliContext) -> str:
     """The task: the words, and what is piped in."""
     piped = not world.is_terminal(world.stdin)
     if not words and not piped:
@@ -128,7 +132,7 @@ def read_task(words: list[str], world: World) -> str:
 def make_screen(
     settings: LoadedSettings,
     agent: Agent,
-    world: World,
+    world: CliContext,
     options: argparse.Namespace | None = None,
     changes: Changes | None = None,
 ) -> Screen:
@@ -174,7 +178,7 @@ async def fly(
     task: str | UserMessage | None,
     screen: Screen,
     settings: LoadedSettings,
-    world: World,
+    world: CliContext,
     *,
     resume: str | None = None,
     session: str | None = None,
@@ -204,7 +208,7 @@ async def fly(
                 result = await _fly_on(agent, stream, screen, settings, world, token, caught, changes=changes)
             kept = session is not None or caught.number is not None
             _finish(screen, result, limits_named=going_on.get("limits") is not None, kept=kept)
-            ended = result.outcome is LoopOutcome.DONE or _lost(result, begun=resume is not None)
+            ended = result.outcome is LoopOutcome.DONE or _is_lost(result, begun=resume is not None)
             if session is not None and agent.config.store is not None:
                 await label_session(agent.config.store, session, name, world)
         except ConfigurationError:
@@ -245,12 +249,12 @@ def to_know(result: RunResult, *, limits_named: bool = False) -> Iterator[str]:
     for change in result.changes:
         if limits_named and change.what == "limit":
             continue
-        yield f"since the run was interrupted, {revealed(str(change))}"
+        yield f"since the run was interrupted, {escape_invisible(str(change))}"
     for call in result.unknown_effects:
         yield f"outcome unknown, it may have taken effect: {call_line(call.name, call.arguments)}"
 
 
-def _lost(result: RunResult, *, begun: bool) -> bool:
+def _is_lost(result: RunResult, *, begun: bool) -> bool:
     """True when the store failed and there is nothing to continue: the run never began, or another process owns it."""
     cause = result.cause
     if cause is None or cause.source != "store":
@@ -264,7 +268,7 @@ async def _fly_on(
     stream: RunStream,
     screen: Screen,
     settings: LoadedSettings,
-    world: World,
+    world: CliContext,
     token: CancelToken,
     caught: Caught,
     *,
@@ -299,7 +303,9 @@ def resume_line(session: str, settings: LoadedSettings, result: RunResult | None
     It raises the limit that was hit, or the run would end at once.
     """
     hit = limit_that_was_hit(result)
-    return " ".join(["glidepath", "resume", session, *said_flags(settings, but=hit), *raised(settings, hit, result)])
+    return " ".join(
+        ["glidepath", "resume", session, *repeat_flags(settings, but=hit), *suggest_raised_limit(settings, hit, result)]
+    )
 
 
 def limit_that_was_hit(result: RunResult | None) -> str:
@@ -313,7 +319,7 @@ def limit_that_was_hit(result: RunResult | None) -> str:
     return "" if field is None else f"limits.{field}"
 
 
-def raised(settings: LoadedSettings, key: str, result: RunResult | None) -> list[str]:
+def suggest_raised_limit(settings: LoadedSettings, key: str, result: RunResult | None) -> list[str]:
     """Twice the limit that ended the run, or twice what the run has used if that is more, as a flag."""
     from glidepath.cli.setting_rows import ROWS
 
@@ -321,14 +327,14 @@ def raised(settings: LoadedSettings, key: str, result: RunResult | None) -> list
     limit = settings.get(key) if flag else None
     if flag is None or limit is None:
         return []
-    limit = max(limit, used_of(key, result))
+    limit = max(limit, amount_used(key, result))
     return [flag, f"{2 * limit:g}s" if flag == "--timeout" else str(2 * limit)]
 
 
 _REPEATED = ("store", "model", "tools", "wallet", "landing")
 
 
-def said_flags(settings: LoadedSettings, but: str = "") -> list[str]:
+def repeat_flags(settings: LoadedSettings, but: str = "") -> list[str]:
     """The flags of this command line to repeat for the same model, tools, store and limits, without any secret.
 
     A limit that is left out would not hold for what comes next. `but` is the key of a setting to leave out.

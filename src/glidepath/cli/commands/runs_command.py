@@ -11,11 +11,18 @@ from typing import TYPE_CHECKING, Any
 
 from glidepath.cli.arguments import add_config_flags, add_setting_flags
 from glidepath.cli.layers import gather
-from glidepath.cli.shelved import act_on_store, add_file_actions, add_store_flags, named, print_entries, say_gone
-from glidepath.cli.shown import call_line, revealed
-from glidepath.cli.world import World
+from glidepath.cli.shelved import (
+    act_on_store,
+    add_file_actions,
+    add_session_argument,
+    add_store_flags,
+    print_entries,
+    report_deleted,
+)
+from glidepath.cli.shown import call_line, escape_invisible
+from glidepath.cli.world import CliContext
 from glidepath.errors import ConfigurationError
-from glidepath.plurals import how_many
+from glidepath.plurals import pluralize
 
 if TYPE_CHECKING:
     from glidepath.agent import Agent
@@ -34,30 +41,32 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     listed.add_argument("-n", "--limit", type=int, metavar="N", help="at most this many")
     listed.add_argument("--json", action="store_true", help="print one JSON object per line")
     add_show(actions.add_parser("show", help="one run: its state, usage and messages"))
-    stopped = named(actions.add_parser("stop", help="stop a run in another process, within a second"))
+    stopped = add_session_argument(actions.add_parser("stop", help="stop a run in another process, within a second"))
     stopped.add_argument("--reason", default="", help="the reason its result will give")
     add_file_actions(actions)
     pruned = actions.add_parser("prune", help="delete runs that ended long ago")
     pruned.add_argument("--days", type=float, default=30, help="older than this many days (default: 30)")
-    named(actions.add_parser("repair", help="keep the intact part of a damaged journal, and report the rest"))
+    add_session_argument(
+        actions.add_parser("repair", help="keep the intact part of a damaged journal, and report the rest")
+    )
     for action in actions.choices.values():
         add_store_flags(action)
     replayed = actions.add_parser(
         "replay", help="replay a journal with the flags of its run, --model too, and compare; calls no model, no tool"
     )
-    add_setting_flags(named(replayed))
+    add_setting_flags(add_session_argument(replayed))
     add_config_flags(replayed)
 
 
 def add_show(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of `show`."""
-    named(parser)
+    add_session_argument(parser)
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     parser.add_argument("-n", "--limit", type=int, metavar="N", help="only the last N messages")
     parser.add_argument("--plot", action="store_true", help="plot how each limit was used up, turn by turn")
 
 
-def execute(options: argparse.Namespace, world: World) -> int:
+def execute(options: argparse.Namespace, world: CliContext) -> int:
     """Do one of them."""
     from glidepath.cli.agent_maker import make_agent
     from glidepath.cli.file_changes import make_changes
@@ -70,7 +79,7 @@ def execute(options: argparse.Namespace, world: World) -> int:
     return act_on_store(options, world, "runs", lambda store: _replay(options, store, world, agent), settings)
 
 
-async def _list(options: argparse.Namespace, store: SessionStore, world: World) -> int:
+async def _list(options: argparse.Namespace, store: SessionStore, world: CliContext) -> int:
     from glidepath.sessions.finding import each_session
 
     if options.limit is not None and options.limit < 1:
@@ -84,8 +93,8 @@ async def _list(options: argparse.Namespace, store: SessionStore, world: World) 
     return 0
 
 
-async def _show_team(session: str, store: SessionStore, world: World) -> int:
-    from glidepath.cli.team_board import TeamBoard, happened, report
+async def _show_team(session: str, store: SessionStore, world: CliContext) -> int:
+    from glidepath.cli.team_board import TeamBoard, describe_event, report
     from glidepath.teams.events import TERMINAL
     from glidepath.teams.journal import story
 
@@ -93,10 +102,10 @@ async def _show_team(session: str, store: SessionStore, world: World) -> int:
     if not events:
         raise ConfigurationError(f"there is no session {session!r:.80}")
     out, board = world.stdout, TeamBoard()
-    out.write(f"session   {revealed(session)}\n")
+    out.write(f"session   {escape_invisible(session)}\n")
     for event in events:
         board.hear(event)
-        said = happened(event)
+        said = describe_event(event)
         out.write(f"{said}\n" if said else "")
     last: Any = events[-1]
     result = last.result if type(last) in TERMINAL else None
@@ -105,7 +114,7 @@ async def _show_team(session: str, store: SessionStore, world: World) -> int:
     return 0
 
 
-async def show(options: argparse.Namespace, store: SessionStore, world: World) -> int:
+async def show(options: argparse.Namespace, store: SessionStore, world: CliContext) -> int:
     """Print one session as text, as JSON, or as a plot of its limits."""
     from glidepath.cli.burndown_view import plot_session, show_json
 
@@ -116,9 +125,9 @@ async def show(options: argparse.Namespace, store: SessionStore, world: World) -
     return await show_session(options.session, store, world, last=options.limit)
 
 
-async def show_session(session: str, store: SessionStore, world: World, *, last: int | None = None) -> int:
+async def show_session(session: str, store: SessionStore, world: CliContext, *, last: int | None = None) -> int:
     """Print one session: its state, usage and messages with the numbers of their turns."""
-    from glidepath.cli.shelved import label_lines, used_lines
+    from glidepath.cli.shelved import describe_usage, label_lines
     from glidepath.cli.status import printable
     from glidepath.sessions.archive import read_journal
     from glidepath.sessions.cards import is_team
@@ -131,37 +140,39 @@ async def show_session(session: str, store: SessionStore, world: World, *, last:
     folded, snapshot = journal.folded, journal.folded.snapshot
     result = folded.result
     out = world.stdout
-    out.write(f"session   {revealed(session)}\n")
+    out.write(f"session   {escape_invisible(session)}\n")
     out.writelines([f"{line}\n" for line in await label_lines(store, session)])
     if folded.forked is not None:
-        out.write(f"fork      of {revealed(folded.forked.origin)} after turn {folded.forked.at}\n")
+        out.write(f"fork      of {escape_invisible(folded.forked.origin)} after turn {folded.forked.at}\n")
         for one in folded.forked.effects:
             line = call_line(one.name, one.arguments or {})
-            out.write(f"behind it turn {one.turn} {line}{revealed(one.by)}: {revealed(one.outcome)}\n")
+            out.write(f"behind it turn {one.turn} {line}{escape_invisible(one.by)}: {escape_invisible(one.outcome)}\n")
     if folded.repaired is not None:
-        out.write(f"repaired  {revealed(folded.repaired.reason)}: a part is lost\n")
+        out.write(f"repaired  {escape_invisible(folded.repaired.reason)}: a part is lost\n")
     program = foreign_program(folded)
     if program is not None:
-        out.write(f"program   {revealed(program)}, through the gate\n")
+        out.write(f"program   {escape_invisible(program)}, through the gate\n")
     if folded.imported:
         out.write("origin    imported from a file: its decisions do not count here\n")
     out.write(f"state     {'interrupted' if result is None else f'{result.state.name}/{result.outcome.name}'}\n")
     if result is not None and result.cause is not None:
-        out.write(f"cause     {revealed(result.cause.source)}: {revealed(result.cause.reason)}\n")
+        out.write(f"cause     {escape_invisible(result.cause.source)}: {escape_invisible(result.cause.reason)}\n")
     if snapshot is not None:
-        out.writelines(f"{line}\n" for line in used_lines(folded, snapshot))
+        out.writelines(f"{line}\n" for line in describe_usage(folded, snapshot))
     unknown = () if result is None else result.unknown_effects
     for call in unknown:
-        out.write(f"unknown   {revealed(call.id)} {call_line(call.name, call.arguments)}\n")
+        out.write(f"unknown   {escape_invisible(call.id)} {call_line(call.name, call.arguments)}\n")
     for call, why in _waiting(folded, snapshot):
-        out.write(f"waits     {revealed(call.id)} {call_line(call.name, call.arguments)}: {revealed(why)}\n")
+        out.write(
+            f"waits     {escape_invisible(call.id)} {call_line(call.name, call.arguments)}: {escape_invisible(why)}\n"
+        )
     out.write(
-        f"journal   {how_many(len(journal.commits), 'commit')}, {how_many(folded.sequence, 'record')}, intact\n\n"
+        f"journal   {pluralize(len(journal.commits), 'commit')}, {pluralize(folded.sequence, 'record')}, intact\n\n"
     )
     turn = 0
     first = 0 if last is None else max(len(folded.messages) - max(last, 0), 0)
     if first:
-        out.write(f"({how_many(first, 'message')} before)\n")
+        out.write(f"({pluralize(first, 'message')} before)\n")
     for number, message in enumerate(folded.messages):
         turn += message.role == "assistant"
         if number < first:
@@ -196,7 +207,7 @@ def _waiting(folded: Folded, snapshot: Snapshot | None) -> list[tuple[Any, str]]
     return found
 
 
-async def _stop(options: argparse.Namespace, store: SessionStore, world: World) -> int:
+async def _stop(options: argparse.Namespace, store: SessionStore, world: CliContext) -> int:
     from glidepath.cli.shelved import standing
     from glidepath.sessions.archive import stop
     from glidepath.sessions.finding import entry_of
@@ -210,7 +221,7 @@ async def _stop(options: argparse.Namespace, store: SessionStore, world: World) 
     return 0
 
 
-async def export(options: argparse.Namespace, store: SessionStore, world: World) -> int:
+async def export(options: argparse.Namespace, store: SessionStore, world: CliContext) -> int:
     """Write a session and its children."""
     from glidepath.cli.private_files import write_private
     from glidepath.sessions.archive import export_journal
@@ -226,7 +237,7 @@ async def export(options: argparse.Namespace, store: SessionStore, world: World)
     return 0
 
 
-async def import_(options: argparse.Namespace, store: SessionStore, world: World) -> int:
+async def import_(options: argparse.Namespace, store: SessionStore, world: CliContext) -> int:
     """Import what was exported."""
     from glidepath.sessions.archive import import_journal
 
@@ -238,28 +249,28 @@ async def import_(options: argparse.Namespace, store: SessionStore, world: World
     return 0
 
 
-async def _prune(options: argparse.Namespace, store: SessionStore, world: World) -> int:
+async def _prune(options: argparse.Namespace, store: SessionStore, world: CliContext) -> int:
     from glidepath.sessions.archive import prune
 
-    say_gone(await prune(store, older_than=options.days * _DAY), world)
+    report_deleted(await prune(store, older_than=options.days * _DAY), world)
     return 0
 
 
-async def _repair(options: argparse.Namespace, store: SessionStore, world: World) -> int:
+async def _repair(options: argparse.Namespace, store: SessionStore, world: CliContext) -> int:
     from glidepath.sessions.archive import repair
 
     done = await repair(store, options.session)
     if not done.reason:
-        world.note(f"{options.session} is intact: {how_many(done.kept, 'commit')}")
+        world.note(f"{options.session} is intact: {pluralize(done.kept, 'commit')}")
         return 0
-    world.note(f"{options.session}: kept {how_many(done.kept, 'commit')}, dropped {done.dropped}: {done.reason}")
+    world.note(f"{options.session}: kept {pluralize(done.kept, 'commit')}, dropped {done.dropped}: {done.reason}")
     for one in done.effects:
         world.note(f"may have taken effect: {call_line(one.name or 'a call', one.arguments or {})} ({one.call_id})")
     world.note("Look at it, then continue with: glidepath resume --accept-repair " + options.session)
     return 0
 
 
-async def _replay(options: argparse.Namespace, store: SessionStore, world: World, agent: Agent) -> int:
+async def _replay(options: argparse.Namespace, store: SessionStore, world: CliContext, agent: Agent) -> int:
     from glidepath.agent.replay import replay
     from glidepath.cli.shelved import replay_line
 

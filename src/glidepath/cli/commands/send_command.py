@@ -9,11 +9,11 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
-from glidepath.cli.notes import how_it_ended, next_run_line
+from glidepath.cli.notes import describe_outcome, next_run_line
 from glidepath.cli.shelved import act_on_store, add_store_flags, store_settings
 
 if TYPE_CHECKING:
-    from glidepath.cli.world import World
+    from glidepath.cli.world import CliContext
     from glidepath.spi.sessions import SessionStore
 
 
@@ -23,7 +23,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_store_flags(parser)
 
 
-def execute(options: argparse.Namespace, world: World) -> int:
+def execute(options: argparse.Namespace, world: CliContext) -> int:
     """Send it, and say what it waits for when nothing is running."""
     from glidepath.cli.chat_cards import card_flags
     from glidepath.cli.commands.run_command import resume_line
@@ -35,7 +35,7 @@ def execute(options: argparse.Namespace, world: World) -> int:
     async def act(store: SessionStore) -> int:
         nonlocal ended
         await send(store, options.session, text)
-        ended = await how_it_ended(store, options.session)
+        ended = await describe_outcome(store, options.session)
         return 0
 
     settings = store_settings(options, world)

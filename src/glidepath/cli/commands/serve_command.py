@@ -9,7 +9,7 @@ import argparse
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from glidepath.cli.world import World
+    from glidepath.cli.world import CliContext
 
 _EXAMPLES = """\
 examples:
@@ -98,13 +98,13 @@ def add_lock_flags(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def execute(options: argparse.Namespace, world: World) -> int:
+def execute(options: argparse.Namespace, world: CliContext) -> int:
     """Serve until Ctrl-C."""
-    from glidepath.cli.deck_server import named_agents, serve
-    from glidepath.cli.secrets_given import checked_secrets
+    from glidepath.cli.deck_server import load_agents, serve
+    from glidepath.cli.secrets_given import check_secrets
     from glidepath.errors import ConfigurationError
 
     if not options.agent and not options.gate:
         raise ConfigurationError("nothing to serve: name an agent with --agent MODULE:ATTR, or a gate with --gate FILE")
-    checked_secrets(options, world)  # before any module of the user's is imported
-    return serve(named_agents(options.agent, world), options, world)
+    check_secrets(options, world)  # before any module of the user's is imported
+    return serve(load_agents(options.agent, world), options, world)

@@ -15,18 +15,18 @@ from glidepath.cli.shelved import (
     act_on_store,
     add_file_actions,
     add_filters,
+    add_session_argument,
     add_store_flags,
-    named,
     print_entries,
-    say_gone,
+    report_deleted,
 )
 from glidepath.cli.store_upkeep import add_upkeep_actions, backup, compact, verify
-from glidepath.plurals import how_many
+from glidepath.plurals import pluralize
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from glidepath.cli.world import World
+    from glidepath.cli.world import CliContext
     from glidepath.spi.sessions import SessionStore
 
 
@@ -41,7 +41,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         page.add_argument("--cursor", metavar="TEXT", help="start of the next page, as printed by the last one")
         page.add_argument("--json", action="store_true", help="print one JSON object per line")
     add_show(actions.add_parser("show", help="one session: its state, usage and messages by turn"))
-    tagged = named(actions.add_parser("tag", help="give a session a title and tags"))
+    tagged = add_session_argument(actions.add_parser("tag", help="give a session a title and tags"))
     tagged.add_argument("--add", action="append", default=[], metavar="TAG", help="add a tag; may be repeated")
     tagged.add_argument("--remove", action="append", default=[], metavar="TAG", help="remove a tag; may be repeated")
     tagged.add_argument("--title", metavar="TEXT", help="the title; '' removes it")
@@ -70,7 +70,7 @@ def _add_delete(parser: argparse.ArgumentParser) -> None:
 
 def add_fork_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of a fork."""
-    named(parser)
+    add_session_argument(parser)
     parser.add_argument("--at", type=int, metavar="TURN", help="the last turn to keep (default: the last there is)")
     which = parser.add_mutually_exclusive_group()
     which.add_argument("--as", dest="name", metavar="ID", help="the id of the new session")
@@ -79,12 +79,12 @@ def add_fork_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def execute(options: argparse.Namespace, world: World) -> int:
+def execute(options: argparse.Namespace, world: CliContext) -> int:
     """Do one of them."""
     return act_on_store(options, world, "sessions", lambda store: _ACTIONS[options.action](options, store, world))
 
 
-async def _list(options: argparse.Namespace, store: SessionStore, world: World) -> int:
+async def _list(options: argparse.Namespace, store: SessionStore, world: CliContext) -> int:
     from glidepath.cli.shelved import query_of
     from glidepath.sessions.finding import find_sessions
 
@@ -96,11 +96,11 @@ async def _list(options: argparse.Namespace, store: SessionStore, world: World) 
     return 0
 
 
-async def _tag(options: argparse.Namespace, store: SessionStore, world: World) -> int:
-    from glidepath.sessions.cards import checked_tags
+async def _tag(options: argparse.Namespace, store: SessionStore, world: CliContext) -> int:
+    from glidepath.sessions.cards import normalize_tags
     from glidepath.sessions.finding import annotate, entry_of
 
-    added, removed = set(checked_tags(options.add)), set(checked_tags(options.remove))
+    added, removed = set(normalize_tags(options.add)), set(normalize_tags(options.remove))
     entry = await entry_of(store, options.session)
     after = (added if entry is None else added.union(entry.tags)) - removed
     await annotate(store, options.session, title=options.title, tags=sorted(after))
@@ -108,9 +108,9 @@ async def _tag(options: argparse.Namespace, store: SessionStore, world: World) -
     return 0
 
 
-async def fork(options: argparse.Namespace, store: SessionStore, world: World) -> int:
+async def fork(options: argparse.Namespace, store: SessionStore, world: CliContext) -> int:
     """Make a fork, and list the effects after it."""
-    from glidepath.cli.shown import call_line, revealed
+    from glidepath.cli.shown import call_line, escape_invisible
     from glidepath.errors import ConfigurationError
     from glidepath.sessions.forking import fork, rewind
 
@@ -126,14 +126,17 @@ async def fork(options: argparse.Namespace, store: SessionStore, world: World) -
     for waiting in made.pending:
         world.note(f"waiting for a person: {call_line(waiting.call.name, waiting.call.arguments)}")
     if options.rewind:
-        world.note(f"{revealed(made.session_id)} is back at turn {made.at}; what it was is {revealed(made.origin)}")
+        world.note(
+            f"{escape_invisible(made.session_id)} is back at turn {made.at}; what it was is "
+            f"{escape_invisible(made.origin)}"
+        )
     world.write_id(made.session_id)
     return 0
 
 
-async def _delete(options: argparse.Namespace, store: SessionStore, world: World) -> int:
-    from glidepath.cli.session_names import session_named
-    from glidepath.cli.shown import revealed
+async def _delete(options: argparse.Namespace, store: SessionStore, world: CliContext) -> int:
+    from glidepath.cli.session_names import find_session
+    from glidepath.cli.shown import escape_invisible
     from glidepath.errors import ConfigurationError
     from glidepath.sessions.finding import remove_sessions
 
@@ -145,38 +148,38 @@ async def _delete(options: argparse.Namespace, store: SessionStore, world: World
         raise ConfigurationError("--dry-run needs --older-than")
     if options.tag is not None:
         raise ConfigurationError("--tag needs --older-than: a named session is deleted whatever its tags")
-    meant = {said: await session_named(store, said) for said in options.sessions}
+    meant = {said: await find_session(store, said) for said in options.sessions}
     for said, session in meant.items():
         await store.load(session)
         if said != session:
-            world.note(f"{said!r:.80} is {revealed(session)}")
+            world.note(f"{said!r:.80} is {escape_invisible(session)}")
     sessions = list(dict.fromkeys(meant.values()))
     gone = await remove_sessions(store, sessions)
-    say_gone(gone, world)
+    report_deleted(gone, world)
     left = [session for session in sessions if session not in gone]
     for session in left:
         world.complain(f"session {session!r} has a run in flight: stop it first (glidepath runs stop)")
     return 1 if left else 0
 
 
-async def _expire(options: argparse.Namespace, store: SessionStore, world: World) -> int:
+async def _expire(options: argparse.Namespace, store: SessionStore, world: CliContext) -> int:
     from glidepath.cli.shelved import seconds_of, state_of
-    from glidepath.sessions.finding import expired, prune
+    from glidepath.sessions.finding import find_expired, prune
 
     seconds = seconds_of("--older-than", options.older_than)
     state = state_of(options.state, "any")
     states = None if state == "any" else (state,)
     if options.dry_run:
-        found = [entry async for entry in expired(store, older_than=seconds, states=states, tag=options.tag)]
+        found = [entry async for entry in find_expired(store, older_than=seconds, states=states, tag=options.tag)]
         for entry in found:
             world.write_id(entry.session_id)
-        world.note(f"{how_many(len(found), 'session')} would be deleted, with their children")
+        world.note(f"{pluralize(len(found), 'session')} would be deleted, with their children")
         return 0
-    say_gone(await prune(store, older_than=seconds, states=states, tag=options.tag), world)
+    report_deleted(await prune(store, older_than=seconds, states=states, tag=options.tag), world)
     return 0
 
 
-_ACTIONS: dict[str, Callable[[argparse.Namespace, Any, World], Awaitable[int]]] = {
+_ACTIONS: dict[str, Callable[[argparse.Namespace, Any, CliContext], Awaitable[int]]] = {
     "list": _list,
     "search": _list,
     "show": show,

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 from glidepath.cli.arguments import add_config_flags
 from glidepath.cli.layers import gather
 from glidepath.cli.usage_errors import to_write
-from glidepath.cli.world import World
+from glidepath.cli.world import CliContext
 from glidepath.errors import ConfigurationError
-from glidepath.plurals import how_many
+from glidepath.plurals import pluralize
 
 if TYPE_CHECKING:
     from glidepath.sim import Flight, Report
@@ -40,7 +40,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_config_flags(parser)
 
 
-def execute(options: argparse.Namespace, world: World) -> int:
+def execute(options: argparse.Namespace, world: CliContext) -> int:
     """Run, print the table and the advice."""
     if options.list:
         return _list(world)
@@ -61,7 +61,7 @@ def execute(options: argparse.Namespace, world: World) -> int:
     return 0 if report.ok else 1
 
 
-def _list(world: World) -> int:
+def _list(world: CliContext) -> int:
     from glidepath.testing.specimens import SPECIMENS
 
     wide = max(len(kind.name) for kind in SPECIMENS)
@@ -74,7 +74,7 @@ def _list(world: World) -> int:
     return 0
 
 
-def _subject(options: argparse.Namespace, world: World) -> Any:
+def _subject(options: argparse.Namespace, world: CliContext) -> Any:
     """The named agent, else the one in the configuration file, else None for the defaults."""
     from glidepath.cli.agent_maker import config_fields, make_tools
     from glidepath.cli.deck_server import find_agent
@@ -93,7 +93,7 @@ def _subject(options: argparse.Namespace, world: World) -> Any:
     return LoopConfig(**fields)
 
 
-def _progress(world: World) -> Any:
+def _progress(world: CliContext) -> Any:
     if not world.is_terminal(world.stderr):
         return lambda *_: None
 
@@ -108,7 +108,7 @@ def _progress(world: World) -> Any:
     return show
 
 
-def _show(report: Report, world: World) -> None:
+def _show(report: Report, world: CliContext) -> None:
     rows: dict[str, list[Flight]] = {}
     for flight in report.flights:
         rows.setdefault(flight.specimen, []).append(flight)
@@ -122,7 +122,7 @@ def _show(report: Report, world: World) -> None:
         )
     contained = sum(flight.contained for flight in report.flights)
     world.stdout.write(
-        f"\n{contained} of {how_many(len(report.flights), 'flight')} contained, {report.cpu_seconds:g} s of CPU time\n"
+        f"\n{contained} of {pluralize(len(report.flights), 'flight')} contained, {report.cpu_seconds:g} s of CPU time\n"
     )
     if report.skipped:
         world.stdout.write(f"not run, because the configuration has no tools: {', '.join(report.skipped)}\n")
@@ -133,7 +133,7 @@ def _show(report: Report, world: World) -> None:
         world.stdout.write("no holes found\n")
 
 
-def _write(report: Report, options: argparse.Namespace, world: World, *, printed: bool) -> None:
+def _write(report: Report, options: argparse.Namespace, world: CliContext, *, printed: bool) -> None:
     from glidepath.sim import encode_report
     from glidepath.sim.page import page
 
@@ -148,11 +148,11 @@ def _write(report: Report, options: argparse.Namespace, world: World, *, printed
             world.note(f"wrote {path}")
 
 
-def _tune(named: str, subject: Any, world: World) -> int:
+def _tune(named: str, subject: Any, world: CliContext) -> int:
     """Replay the runs of a store, print what each threshold would have done, and propose thresholds."""
     from glidepath.cli.stores import make_store, on_store, store_path
     from glidepath.errors import StoreError
-    from glidepath.sim.tune import stored_runs, tune
+    from glidepath.sim.tune import read_runs, tune
 
     path = store_path(named, world)
     if path is not None and not path.exists():
@@ -161,7 +161,7 @@ def _tune(named: str, subject: Any, world: World) -> int:
     config = getattr(subject, "config", subject)
     tools = {} if config is None else {one.name: one for one in config.tools}
     try:
-        runs, unreadable = on_store(store, stored_runs)
+        runs, unreadable = on_store(store, read_runs)
     except StoreError as error:
         raise ConfigurationError(f"--tune {named}: {error}") from None
     if not runs:
@@ -170,10 +170,10 @@ def _tune(named: str, subject: Any, world: World) -> int:
     return 0
 
 
-def _print_tuning(tuning: Tuning, world: World) -> None:
+def _print_tuning(tuning: Tuning, world: CliContext) -> None:
     out, others = world.stdout, tuning.runs - tuning.done
     out.write(
-        f"{how_many(tuning.runs, 'run')} with {how_many(tuning.steps, 'step')}: "
+        f"{pluralize(tuning.runs, 'run')} with {pluralize(tuning.steps, 'step')}: "
         f"{tuning.done} ended DONE, {others} otherwise\n"
     )
     for line in tuning.unreadable:

@@ -11,7 +11,7 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from glidepath.cli.fleet_client import add_store_flag, fleet_address
-from glidepath.cli.world import World
+from glidepath.cli.world import CliContext
 from glidepath.errors import QuotaError, StoreError
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--landed-ok", action="store_true", help="exit with 0, not 3, when a limit hurried the answer")
 
 
-def execute(options: argparse.Namespace, world: World) -> int:
+def execute(options: argparse.Namespace, world: CliContext) -> int:
     """Submit, and wait if asked to."""
     from glidepath.cli.commands.run_command import read_task
 
@@ -41,11 +41,11 @@ def execute(options: argparse.Namespace, world: World) -> int:
         return 3 if isinstance(error, QuotaError) else 1
 
 
-async def _submit(options: argparse.Namespace, task: str, world: World) -> int:
-    from glidepath.cli.stores import hook_named
+async def _submit(options: argparse.Namespace, task: str, world: CliContext) -> int:
+    from glidepath.cli.stores import load_redaction_hook
     from glidepath.engines.dbos import Fleet
 
-    async with Fleet(fleet_address(options, world), redact=hook_named(options.redact, world)) as fleet:
+    async with Fleet(fleet_address(options, world), redact=load_redaction_hook(options.redact, world)) as fleet:
         given = {"tenant": options.tenant, "session": options.session, "wallet": options.wallet}
         session = await fleet.submit(options.agent, task, **given)
         if not options.wait:
@@ -56,7 +56,7 @@ async def _submit(options: argparse.Namespace, task: str, world: World) -> int:
         return _show(await fleet.result(session), world, landed_ok=options.landed_ok)
 
 
-def _show(result: RunResult | None, world: World, *, landed_ok: bool) -> int:
+def _show(result: RunResult | None, world: CliContext, *, landed_ok: bool) -> int:
     from glidepath.cli.exits import exit_code
 
     if result is None:

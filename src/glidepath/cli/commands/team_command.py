@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from glidepath.cli.shelved import replay_request
 from glidepath.cli.shown import call_line
-from glidepath.cli.world import World
+from glidepath.cli.world import CliContext
 from glidepath.errors import ConfigurationError, StoreError, install_line
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--output-format", choices=("text", "json"), default="text", help="what to print at the end")
 
 
-def execute(options: argparse.Namespace, world: World) -> int:
+def execute(options: argparse.Namespace, world: CliContext) -> int:
     """Run the team; the exit code says how it ended."""
     from glidepath.cli.teamfile import TeamFile
 
@@ -72,14 +72,14 @@ def execute(options: argparse.Namespace, world: World) -> int:
         raise ConfigurationError(f"--store {options.store}: {error}") from None
 
 
-async def _fly(file: TeamFile, options: argparse.Namespace, world: World) -> int:
+async def _fly(file: TeamFile, options: argparse.Namespace, world: CliContext) -> int:
     from glidepath.agent import Budget
     from glidepath.cli.signals import catching
-    from glidepath.cli.stores import redacted_store
+    from glidepath.cli.stores import open_redacted_store
     from glidepath.run import CancelToken
     from glidepath.teams.journal import story
 
-    store = redacted_store(options.store, options.redact, world) if options.store else None
+    store = open_redacted_store(options.store, options.redact, world) if options.store else None
     screen = _screen(world)
     token = CancelToken()
     with catching(token, screen.say) as caught:
@@ -95,7 +95,7 @@ async def _fly(file: TeamFile, options: argparse.Namespace, world: World) -> int
                     screen.say(f"resume with: {_again(options, request.id)}")
                 result = await team.run(request, cancel=token, parent=above)
             go_on = partial(team.resume, cancel=token, parent=above)
-            result = await _decided(result, team, screen, options, world, go_on, caught)
+            result = await _continue_until_decided(result, team, screen, options, world, go_on, caught)
         finally:
             screen.close()
             if store is not None:
@@ -104,18 +104,18 @@ async def _fly(file: TeamFile, options: argparse.Namespace, world: World) -> int
     return _exit(result, caught.number)
 
 
-async def _decided(
+async def _continue_until_decided(
     result: TeamResult,
     team: Team,
     screen: TeamScreen,
     options: argparse.Namespace,
-    world: World,
+    world: CliContext,
     go_on: Callable[..., Awaitable[TeamResult]],
     caught: Caught,
 ) -> TeamResult:
     """Continue until the team has ended, or needs a decision that nobody can make."""
     from glidepath._wire import replace
-    from glidepath.cli.approval import decisions_about, sandboxed, somebody
+    from glidepath.cli.approval import decisions_about, is_sandboxed, somebody
     from glidepath.cli.approval_dialog import ApprovalAsked
 
     while caught.number is None:
@@ -129,7 +129,7 @@ async def _decided(
                 name=f"{outcome.step_id}/{pending.call.id}",
                 pending=pending,
                 who=f"{_who(outcome)} (step {outcome.step_id})",
-                sandboxed=sandboxed(pending, _tools(outcome, team)),
+                sandboxed=is_sandboxed(pending, _tools(outcome, team)),
             )
             for pending, outcome in waiting
         ]
@@ -153,7 +153,7 @@ def _tools(outcome: StepOutcome, team: Team) -> Iterable[Any]:
     return [tool for member in team.members if member.name == outcome.member for tool in member.agent.config.tools]
 
 
-def _screen(world: World) -> TeamScreen:
+def _screen(world: CliContext) -> TeamScreen:
     from glidepath.cli.team_board import LiveBoard, PlainBoard
 
     if not world.is_terminal(world.stderr) or world.environ.get("TERM") == "dumb":
@@ -165,7 +165,7 @@ def _screen(world: World) -> TeamScreen:
         return PlainBoard(world)
 
 
-def _print(result: TeamResult, options: argparse.Namespace, world: World) -> None:
+def _print(result: TeamResult, options: argparse.Namespace, world: CliContext) -> None:
     from glidepath import _wire
     from glidepath.cli.status import printable
     from glidepath.cli.team_board import report
@@ -195,7 +195,7 @@ def _plan(plan: TeamExecutionPlan) -> Iterator[str]:
         yield clip(f"{step.id}: {step.description}{more}", 1000)
 
 
-def _say_how_to_go_on(result: TeamResult, options: argparse.Namespace, world: World) -> None:
+def _say_how_to_go_on(result: TeamResult, options: argparse.Namespace, world: CliContext) -> None:
     for outcome in result.step_outcomes:
         for waiting in outcome.pending:
             call = call_line(waiting.call.name, waiting.call.arguments, _SHOWN)

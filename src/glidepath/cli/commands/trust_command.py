@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from glidepath.cli.world import World
+    from glidepath.cli.world import CliContext
 
 _EXAMPLES = """\
 examples:
@@ -32,7 +32,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--yes", action="store_true", help="trust without asking")
 
 
-def execute(options: argparse.Namespace, world: World) -> int:
+def execute(options: argparse.Namespace, world: CliContext) -> int:
     """Do one of them."""
     from glidepath.errors import ConfigurationError
 
@@ -48,23 +48,23 @@ def execute(options: argparse.Namespace, world: World) -> int:
     return _trust(_folder(world.folder / (action or ".")), world, yes=options.yes)
 
 
-def _trust(path: Path, world: World, *, yes: bool) -> int:
+def _trust(path: Path, world: CliContext, *, yes: bool) -> int:
     from glidepath.cli.consent import agrees, keep, listing, somebody
     from glidepath.cli.folder import look
     from glidepath.cli.layers import configuration_in, load
-    from glidepath.cli.narrow import beyond
-    from glidepath.cli.shown import revealed
+    from glidepath.cli.narrow import exceeding
+    from glidepath.cli.shown import escape_invisible
     from glidepath.cli.trust import is_trusted
     from glidepath.errors import ConfigurationError
 
     folder = look(path)
-    here = revealed(str(folder.path))
+    here = escape_invisible(str(folder.path))
     file = configuration_in(folder)
     if folder.unread:
-        why = "; ".join(f"{revealed(name)} {reason}" for name, reason in folder.unread.items())
+        why = "; ".join(f"{escape_invisible(name)} {reason}" for name, reason in folder.unread.items())
         raise ConfigurationError(f"{here} cannot be trusted: {why}")
     values = {} if file is None else {key: said for key, (said, _) in load(file, folder.files[file.name]).items()}
-    wanted = {key: values[key] for key in beyond(values, folder.path)}
+    wanted = {key: values[key] for key in exceeding(values, folder.path)}
     if not wanted and not folder.files.keys() - ({file.name} if file else set()):
         only = f"{file.name} only narrows" if file else "no glidepath.toml, .mcp.json, AGENTS.md or commands"
         world.write(f"Nothing in {here} needs trust: {only}.\n")
@@ -88,7 +88,7 @@ def _trust(path: Path, world: World, *, yes: bool) -> int:
     if not keep(folder, world, refused):
         return 1
     without = f" (without {', '.join(refused)})" if refused else ""
-    world.write(f"Trusted: {here}{revealed(without)}\n")
+    world.write(f"Trusted: {here}{escape_invisible(without)}\n")
     return 0
 
 
@@ -107,11 +107,11 @@ def _folder(path: Path) -> Path:
     return path
 
 
-def _list(world: World) -> int:
+def _list(world: CliContext) -> int:
     from pathlib import Path
 
     from glidepath.cli.folder import look
-    from glidepath.cli.shown import revealed
+    from glidepath.cli.shown import escape_invisible
     from glidepath.cli.trust import is_trusted, records
 
     found = records()
@@ -119,20 +119,24 @@ def _list(world: World) -> int:
         path = Path(record.folder)
         state = "" if path.is_dir() and is_trusted(look(path)) else "  (changed)" if path.is_dir() else "  (gone)"
         without = f"  (without {', '.join(record.without)})" if record.without else ""
-        world.write(f"{revealed(record.when)}  {revealed(record.folder)}{revealed(without)}{state}\n")
+        world.write(
+            f"{escape_invisible(record.when)}  {escape_invisible(record.folder)}{escape_invisible(without)}{state}\n"
+        )
     if not found:
         world.note("You trust no folder yet.")
     return 0
 
 
-def _revoke(path: Path, world: World) -> int:
+def _revoke(path: Path, world: CliContext) -> int:
     from glidepath.cli.folder import COVERED
-    from glidepath.cli.shown import revealed
+    from glidepath.cli.shown import escape_invisible
     from glidepath.cli.trust import forget
 
     folder = (path.parent if path.name in COVERED else path).resolve()
     if not forget(folder):
-        world.complain(f"{revealed(str(folder))} is not trusted; `glidepath trust list` shows the folders that are")
+        world.complain(
+            f"{escape_invisible(str(folder))} is not trusted; `glidepath trust list` shows the folders that are"
+        )
         return 1
-    world.write(f"No longer trusted: {revealed(str(folder))}\n")
+    world.write(f"No longer trusted: {escape_invisible(str(folder))}\n")
     return 0

@@ -17,14 +17,14 @@ from typing import TYPE_CHECKING, Any
 
 from glidepath.cli.arguments import add_config_flags, add_setting_flags, whole_number
 from glidepath.cli.settings import SETTINGS
-from glidepath.plurals import how_many
+from glidepath.plurals import pluralize
 from glidepath.spi.ports import offers
 
 if TYPE_CHECKING:
     from decimal import Decimal
 
     from glidepath.agent.purse import WalletKeeper
-    from glidepath.cli.world import World
+    from glidepath.cli.world import CliContext
     from glidepath.spi.wallets import DisputedBill, Wallet
 
 _OF_A_FLIGHT = frozenset(setting.key for setting in SETTINGS) - {"store"}
@@ -34,31 +34,35 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
     listed = actions.add_parser("list", help="every wallet: used, held by runs in flight, disputed")
     listed.add_argument("--json", action="store_true", help="print one JSON object per line")
-    shown = _named(actions.add_parser("show", help="one wallet: what was used in each period, and its disputed bills"))
+    shown = _add_wallet_name(
+        actions.add_parser("show", help="one wallet: what was used in each period, and its disputed bills")
+    )
     shown.add_argument("--json", action="store_true", help="print one JSON object")
-    changed = _named(actions.add_parser("set", help="make a wallet, or override the limits that programs give it"))
+    changed = _add_wallet_name(
+        actions.add_parser("set", help="make a wallet, or override the limits that programs give it")
+    )
     changed.add_argument("--max-cost", metavar="USD", help="dollars per period, or in total")
     changed.add_argument("--max-tokens", type=whole_number, metavar="N", help="tokens per period, or in total")
     changed.add_argument("--per", choices=("day", "month"), help="for a new wallet: apply its limits per day or month")
     changed.add_argument("--parent", metavar="NAME", help="for a new wallet: the parent wallet that it also draws from")
     changed.add_argument("--as-declared", action="store_true", help="use the limits that programs set again")
-    _named(actions.add_parser("close", help="refuse every further call; runs in flight land"))
-    _named(actions.add_parser("open", help="reopen a closed wallet"))
+    _add_wallet_name(actions.add_parser("close", help="refuse every further call; runs in flight land"))
+    _add_wallet_name(actions.add_parser("open", help="reopen a closed wallet"))
     for word, does in (("accept", "count disputed bills as used"), ("reject", "free what disputed bills block")):
-        decided = _named(actions.add_parser(word, help=f"{does}, in each wallet that holds them"))
+        decided = _add_wallet_name(actions.add_parser(word, help=f"{does}, in each wallet that holds them"))
         decided.add_argument("bill", nargs="*", help="the bills, as `show` lists them (default: all of this wallet)")
-    _named(actions.add_parser("remove", help="delete an unused wallet and its history"))
+    _add_wallet_name(actions.add_parser("remove", help="delete an unused wallet and its history"))
     for action in actions.choices.values():
         add_setting_flags(action, leave_out=_OF_A_FLIGHT)
         add_config_flags(action)
 
 
-def _named(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
+def _add_wallet_name(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
     parser.add_argument("name", help="the wallet's name")
     return parser
 
 
-def execute(options: argparse.Namespace, world: World) -> int:
+def execute(options: argparse.Namespace, world: CliContext) -> int:
     """Do one of them."""
     from glidepath.cli.layers import gather
     from glidepath.cli.stores import DEFAULT_STORE, assume_store, make_store, on_store
@@ -76,7 +80,7 @@ def execute(options: argparse.Namespace, world: World) -> int:
     return code
 
 
-async def _list(options: argparse.Namespace, store: WalletKeeper, world: World) -> int:
+async def _list(options: argparse.Namespace, store: WalletKeeper, world: CliContext) -> int:
     from glidepath.agent.purse import sweep
 
     await sweep(store)
@@ -108,9 +112,9 @@ async def _one(store: WalletKeeper, name: str) -> Wallet:
     return found[0]
 
 
-async def _show(options: argparse.Namespace, store: WalletKeeper, world: World) -> int:
+async def _show(options: argparse.Namespace, store: WalletKeeper, world: CliContext) -> int:
     from glidepath.agent.purse import sweep
-    from glidepath.cli.shown import revealed
+    from glidepath.cli.shown import escape_invisible
     from glidepath.ledger import dollars
 
     await sweep(store)
@@ -119,18 +123,18 @@ async def _show(options: argparse.Namespace, store: WalletKeeper, world: World) 
     if options.json:
         out.write(f"{json.dumps(_data(wallet) | {'bills': [_bill_data(bill) for bill in bills]})}\n")
         return 0
-    out.write(f"wallet    {revealed(wallet.name)}{', closed' if wallet.closed else ''}\n")
+    out.write(f"wallet    {escape_invisible(wallet.name)}{', closed' if wallet.closed else ''}\n")
     if wallet.parent is not None:
-        out.write(f"inside    {revealed(wallet.parent)}\n")
+        out.write(f"inside    {escape_invisible(wallet.parent)}\n")
     if wallet.per is not None:
         out.write(f"per       {wallet.per}, now {wallet.period} (UTC)\n")
     whose = "an operator's" if wallet.overruled else "of the program that used it last"
     out.write(f"limits    {_limits(wallet) or 'none'}{f' ({whose})' if _limits(wallet) else ''}\n")
     out.write(f"used      {_amount(wallet.tokens, wallet.cost)}\n")
-    runs = how_many(wallet.holds, "run")
+    runs = pluralize(wallet.holds, "run")
     out.write(f"held      {_amount(wallet.held_tokens, wallet.held_cost)}, by {runs}\n")
     for bill in bills:
-        run, amount = revealed(bill.run), _amount(bill.tokens, bill.cost)
+        run, amount = escape_invisible(bill.run), _amount(bill.tokens, bill.cost)
         when = datetime.fromtimestamp(bill.at, tz=UTC).strftime("%Y-%m-%d %H:%M")
         out.write(f"disputed  {amount}: bill {bill.id} of {run}, {when} (UTC)\n")
     if bills:
@@ -140,7 +144,7 @@ async def _show(options: argparse.Namespace, store: WalletKeeper, world: World) 
     return 0
 
 
-async def _set(options: argparse.Namespace, store: WalletKeeper, world: World) -> int:
+async def _set(options: argparse.Namespace, store: WalletKeeper, world: CliContext) -> int:
     from glidepath.agent import Budget, Limits
     from glidepath.errors import ConfigurationError
     from glidepath.ledger import pico
@@ -168,13 +172,13 @@ async def _set(options: argparse.Namespace, store: WalletKeeper, world: World) -
     return 0
 
 
-async def _close(options: argparse.Namespace, store: WalletKeeper, world: World) -> int:
+async def _close(options: argparse.Namespace, store: WalletKeeper, world: CliContext) -> int:
     await store.close_wallet(options.name, closed=options.action == "close")
     world.stdout.write(f"{_line(await _one(store, options.name))}\n")
     return 0
 
 
-async def _decide(options: argparse.Namespace, store: WalletKeeper, world: World) -> int:
+async def _decide(options: argparse.Namespace, store: WalletKeeper, world: CliContext) -> int:
     from glidepath.errors import StoreError
 
     await _one(store, options.name)
@@ -197,7 +201,7 @@ async def _decide(options: argparse.Namespace, store: WalletKeeper, world: World
     return 0
 
 
-async def _remove(options: argparse.Namespace, store: WalletKeeper, world: World) -> int:
+async def _remove(options: argparse.Namespace, store: WalletKeeper, world: CliContext) -> int:
     from glidepath.agent.purse import sweep
 
     await sweep(store)
@@ -220,7 +224,7 @@ _ACTIONS: dict[str, Any] = {
 
 def _line(wallet: Wallet) -> str:
     """One wallet in one line."""
-    from glidepath.cli.shown import revealed
+    from glidepath.cli.shown import escape_invisible
 
     when = f" in {wallet.period}" if wallet.period else ""
     cost = f"${wallet.cost:f}" + ("" if wallet.max_cost is None else f" of ${wallet.max_cost:f}")
@@ -228,7 +232,10 @@ def _line(wallet: Wallet) -> str:
     held = f", {_amount(wallet.held_tokens, wallet.held_cost)} held" if wallet.holds else ""
     if wallet.disputed_tokens or wallet.disputed_money:
         held += f", {_amount(wallet.disputed_tokens, wallet.disputed_cost)} disputed"
-    return f"{revealed(wallet.name)}: {cost}, {tokens} tokens used{when}{held}{', closed' if wallet.closed else ''}"
+    return (
+        f"{escape_invisible(wallet.name)}: {cost}, {tokens} tokens "
+        f"used{when}{held}{', closed' if wallet.closed else ''}"
+    )
 
 
 def _data(wallet: Wallet) -> dict[str, Any]:
@@ -264,10 +271,10 @@ def _bill_data(bill: DisputedBill) -> dict[str, Any]:
 
 
 def _limits(wallet: Wallet) -> str:
-    tokens = None if wallet.max_tokens is None else how_many(wallet.max_tokens, "token")
+    tokens = None if wallet.max_tokens is None else pluralize(wallet.max_tokens, "token")
     cost = None if wallet.max_cost is None else f"${wallet.max_cost:f}"
     return ", ".join(part for part in (cost, tokens) if part is not None)
 
 
 def _amount(tokens: int, cost: Decimal) -> str:
-    return f"${cost:f}, {how_many(tokens, 'token')}"
+    return f"${cost:f}, {pluralize(tokens, 'token')}"

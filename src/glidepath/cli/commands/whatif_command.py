@@ -9,13 +9,13 @@ import argparse
 from decimal import Decimal, InvalidOperation
 from typing import TYPE_CHECKING, Any
 
-from glidepath.plurals import how_many
+from glidepath.plurals import pluralize
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from glidepath.agent import Limits
-    from glidepath.cli.world import World
+    from glidepath.cli.world import CliContext
     from glidepath.ledger import Price
     from glidepath.sim.whatif import Flown, Forecast
 
@@ -55,10 +55,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_store_flags(parser)
 
 
-def execute(options: argparse.Namespace, world: World) -> int:
+def execute(options: argparse.Namespace, world: CliContext) -> int:
     """Fold the runs, and print what would have been."""
     from glidepath.cli.shelved import query_of
-    from glidepath.cli.shown import revealed
+    from glidepath.cli.shown import escape_invisible
     from glidepath.cli.stores import make_store, on_store
     from glidepath.errors import ConfigurationError
     from glidepath.sim.whatif import flown_runs, what_if
@@ -76,7 +76,7 @@ def execute(options: argparse.Namespace, world: World) -> int:
     used = {model for run in runs for model, _, _ in run.last.charges if model}
     for model in prices if runs else ():
         if model not in used:
-            known = ", ".join(revealed(name) for name in sorted(used))
+            known = ", ".join(escape_invisible(name) for name in sorted(used))
             world.note(f"--prices {model}: no run here used this model; the models are {known}")
     fates = what_if(runs, limits, prices=prices, guards=guards)
     if options.json:
@@ -91,7 +91,7 @@ def execute(options: argparse.Namespace, world: World) -> int:
 # --- reading ------------------------------------------------------------------------------------------------------
 
 
-def _place(options: argparse.Namespace, world: World) -> str:
+def _place(options: argparse.Namespace, world: CliContext) -> str:
     from glidepath.cli.layers import gather
     from glidepath.cli.stores import assume_store
     from glidepath.errors import ConfigurationError
@@ -171,7 +171,7 @@ def _guards(given: Sequence[str]) -> Mapping[str, int]:
 # --- printing ------------------------------------------------------------------------------------------------------
 
 
-def _print_table(fates: Sequence[Forecast], world: World, *, everything: bool) -> None:
+def _print_table(fates: Sequence[Forecast], world: CliContext, *, everything: bool) -> None:
     from glidepath.cli.status import money
 
     shown = [one for one in fates if everything or one.trip is not None]
@@ -180,32 +180,35 @@ def _print_table(fates: Sequence[Forecast], world: World, *, everything: bool) -
         world.write("".join(f"{line}\n" for line in _table([_row(one, live=live) for one in shown], world, live=live)))
     answered = sum(one.run.answered for one in fates)
     lost, stopped = sum(one.lost for one in fates), sum(one.trip is not None for one in fates)
-    paid = sum((_paid(one.run) for one in fates), Decimal(0))
+    paid = sum((_amount_paid(one.run) for one in fates), Decimal(0))
     then = sum((one.cost if one.trip is None else one.trip.cost for one in fates), Decimal(0))
     told = f"cost {money(paid)} and would have been {money(then)}"
-    if not any(map(_priced, fates)):
+    if not any(map(_has_price, fates)):
         told = "the cost is unknown, because no run has a price: --prices MODEL=IN/OUT"
     elif not any(one.run.priced for one in fates):
         told = f"what they cost is unknown; it would have been {money(then)}"
-    runs, answers = how_many(len(fates), "run"), how_many(answered, "answer")
+    runs, answers = pluralize(len(fates), "run"), pluralize(answered, "answer")
     world.write(f"{runs}: {stopped} would have been stopped; {lost} of {answers} lost; {told}\n")
 
 
 def _row(one: Forecast, *, live: bool) -> list[str]:
     from glidepath.cli.session_names import short
-    from glidepath.cli.shown import revealed
+    from glidepath.cli.shown import escape_invisible
     from glidepath.cli.status import clip, figure, money
 
     run, trip = one.run, one.trip
-    cost, instead = (money(_paid(run)) if run.priced else "-", money((trip or one).cost) if _priced(one) else "-")
-    name = clip(revealed(short(run.session_id) if live else run.session_id), _SHOWN)
+    cost, instead = (
+        money(_amount_paid(run)) if run.priced else "-",
+        money((trip or one).cost) if _has_price(one) else "-",
+    )
+    name = clip(escape_invisible(short(run.session_id) if live else run.session_id), _SHOWN)
     row = [name, run.outcome, str(run.last.own_turns), figure(run.tokens), cost]
     if trip is None:
         return [*row, "-", "-", instead, "kept" if run.answered else "none"]
     return [*row, trip.by, str(trip.reply), instead, "LOST" if one.lost else "none"]
 
 
-def _table(rows: Sequence[Sequence[str]], world: World, *, live: bool) -> Iterator[str]:
+def _table(rows: Sequence[Sequence[str]], world: CliContext, *, live: bool) -> Iterator[str]:
     """The lines of the table. On a terminal, columns are as wide as what is in them, and the least needed ones go."""
     from glidepath.cli.world import screen_size
 
@@ -223,19 +226,19 @@ def _table(rows: Sequence[Sequence[str]], world: World, *, live: bool) -> Iterat
         yield "  ".join(cells).rstrip()
 
 
-def _paid(run: Flown) -> Decimal:
+def _amount_paid(run: Flown) -> Decimal:
     """What was really paid for it."""
     from glidepath.ledger import dollars
 
     return dollars(run.paid)
 
 
-def _priced(one: Forecast) -> bool:
+def _has_price(one: Forecast) -> bool:
     """True when what a run would have cost is known; by the given prices, if not from its journal."""
     return one.run.priced or bool(one.cost)
 
 
-def _print_json(fates: Sequence[Forecast], world: World) -> None:
+def _print_json(fates: Sequence[Forecast], world: CliContext) -> None:
     from glidepath import _wire
 
     for one in fates:
@@ -247,24 +250,24 @@ def _print_json(fates: Sequence[Forecast], world: World) -> None:
             "outcome": run.outcome,
             "replies": len(run.moments),
             "tokens": run.tokens,
-            "cost": str(_paid(run)) if run.priced else None,
+            "cost": str(_amount_paid(run)) if run.priced else None,
             "stopped_by": None if trip is None else trip.by,
             "after_reply": None if trip is None else trip.reply,
-            "cost_then": str((trip or one).cost) if _priced(one) else None,
+            "cost_then": str((trip or one).cost) if _has_price(one) else None,
             "answer": "lost" if one.lost else "kept" if run.answered else "none",
         }
         world.write(_wire.encode(told).decode() + "\n")
 
 
 def _plot(
-    runs: Sequence[Flown], name: str, prices: Mapping[str, Price], scope: str, file: str | None, world: World
+    runs: Sequence[Flown], name: str, prices: Mapping[str, Price], scope: str, file: str | None, world: CliContext
 ) -> None:
     from glidepath.errors import ConfigurationError
     from glidepath.sim.plots import svg_plot, text_plot
-    from glidepath.sim.whatif import kept_at, spread
+    from glidepath.sim.whatif import count_unaffected, spread
 
     total = sum(run.answered and not run.is_copy for run in runs)
-    points = kept_at(runs, name, spread(runs, name, prices, scope=scope), prices, scope=scope)
+    points = count_unaffected(runs, name, spread(runs, name, prices, scope=scope), prices, scope=scope)
     title = f"answers kept by {name}"
     world.write("\n" + "".join(f"{line}\n" for line in text_plot(title, points, total)))
     if file:

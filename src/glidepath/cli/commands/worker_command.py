@@ -16,7 +16,7 @@ import threading
 from typing import TYPE_CHECKING
 
 from glidepath.cli.fleet_client import add_store_flag, fleet_address, seconds
-from glidepath.cli.world import World
+from glidepath.cli.world import CliContext
 from glidepath.errors import ConfigurationError, StoreError
 
 if TYPE_CHECKING:
@@ -55,9 +55,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def execute(options: argparse.Namespace, world: World) -> int:
+def execute(options: argparse.Namespace, world: CliContext) -> int:
     """Work until a signal says to stop."""
-    from glidepath.cli.stores import hook_named
+    from glidepath.cli.stores import load_redaction_hook
     from glidepath.engines.dbos import Worker
 
     here = str(world.folder)
@@ -78,7 +78,7 @@ def execute(options: argparse.Namespace, world: World) -> int:
         lease=options.lease,
         poll=options.poll,
         drain=options.drain,
-        redact=hook_named(options.redact, world),
+        redact=load_redaction_hook(options.redact, world),
     )
     try:
         return asyncio.run(_serve(worker, world, options.drain))
@@ -87,7 +87,7 @@ def execute(options: argparse.Namespace, world: World) -> int:
         return 1
 
 
-async def _serve(worker: Worker, world: World, drain: float) -> int:
+async def _serve(worker: Worker, world: CliContext, drain: float) -> int:
     loop = asyncio.get_running_loop()
     caught: list[int] = []
     last: list[threading.Timer] = []
@@ -119,6 +119,6 @@ async def _serve(worker: Worker, world: World, drain: float) -> int:
     return code
 
 
-async def _say(worker: Worker, world: World) -> None:
+async def _say(worker: Worker, world: CliContext) -> None:
     await worker.started()
     world.note(f"worker {worker.id.split('|')[1]} is running: {', '.join(sorted(worker.agents))}")

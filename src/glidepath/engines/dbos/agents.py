@@ -10,7 +10,7 @@ from typing import Any
 
 from glidepath._wire import replace
 from glidepath.agent import Agent, LoopConfig
-from glidepath.errors import ConfigurationError, told
+from glidepath.errors import ConfigurationError, describe_error
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 
@@ -30,7 +30,7 @@ def find_agents(agents: object, store: object) -> dict[str, Agent]:
     found = {}
     for name, given in agents.items():
         check_name(name)
-        config = _made(name, given)
+        config = _make_config(name, given)
         if config.store is not None:
             raise ConfigurationError(
                 f"agent {name!r} has its own store: remove store=..., because a worker writes to the fleet's store"
@@ -39,13 +39,13 @@ def find_agents(agents: object, store: object) -> dict[str, Agent]:
     return found
 
 
-def _made(name: str, given: object) -> LoopConfig:
-    what: Any = _imported(name, given) if isinstance(given, str) else given
+def _make_config(name: str, given: object) -> LoopConfig:
+    what: Any = _import_agent(name, given) if isinstance(given, str) else given
     if callable(what) and not isinstance(what, Agent | LoopConfig):
         try:
             what = what()
         except Exception as error:
-            raise ConfigurationError(f"agent {name!r}: could not be created: {told(error)}") from error
+            raise ConfigurationError(f"agent {name!r}: could not be created: {describe_error(error)}") from error
     if isinstance(what, Agent):
         return what.config
     if isinstance(what, LoopConfig):
@@ -55,11 +55,11 @@ def _made(name: str, given: object) -> LoopConfig:
     )
 
 
-def _imported(name: str, path: str) -> Any:
+def _import_agent(name: str, path: str) -> Any:
     module, _, attribute = path.partition(":")
     if not module or not attribute:
         raise ConfigurationError(f"agent {name!r}: expected module:attribute, not {path!r:.100}")
     try:
         return reduce(getattr, attribute.split("."), import_module(module))
     except Exception as error:
-        raise ConfigurationError(f"agent {name!r}: {path}: {told(error)}") from error
+        raise ConfigurationError(f"agent {name!r}: {path}: {describe_error(error)}") from error

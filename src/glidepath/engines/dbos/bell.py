@@ -9,8 +9,8 @@ from contextlib import contextmanager, suppress
 from operator import itemgetter
 from typing import Any
 
-from glidepath.engines.dbos.contain import FREED, QUEUED, needed
-from glidepath.sessions.postgres_pool import explained
+from glidepath.engines.dbos.contain import FREED, QUEUED, require_extra
+from glidepath.sessions.postgres_pool import translate_errors
 
 Turn = tuple[float, "asyncio.Future[None]"]
 Whose = tuple[str | None, bool]
@@ -41,22 +41,24 @@ class Bell:
         async with self._lock:
             if self.hears:
                 return
-            with explained("the fleet's database", self._timeout):
-                line = await needed("asyncpg").connect(self._dsn, timeout=self._timeout, command_timeout=self._timeout)
+            with translate_errors("the fleet's database", self._timeout):
+                line = await require_extra("asyncpg").connect(
+                    self._dsn, timeout=self._timeout, command_timeout=self._timeout
+                )
                 try:
-                    await line.add_listener(FREED, self._freed)
-                    await line.add_listener(QUEUED, self._queued)
-                    line.add_termination_listener(self._queued)  # those who relied on it poll again
+                    await line.add_listener(FREED, self._on_freed)
+                    await line.add_listener(QUEUED, self._on_queued)
+                    line.add_termination_listener(self._on_queued)  # those who relied on it poll again
                 except BaseException:
                     line.terminate()
                     raise
             self._line = line
 
-    def _freed(self, *_: object) -> None:
+    def _on_freed(self, *_: object) -> None:
         for whose in list(self._queues):
             self.ring(whose)
 
-    def _queued(self, *_: object) -> None:
+    def _on_queued(self, *_: object) -> None:
         if self.on_queued is not None:
             self.on_queued()
 

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 from glidepath._wire import replace
 from glidepath.agent.limits import Budget, Limits
-from glidepath.agent.purse import PLENTY, Purse, has_room, limit_figures, look_ahead, reach, store_failed
+from glidepath.agent.purse import PLENTY, WalletClient, has_room, limit_figures, look_ahead, make_store_failure, reach
 from glidepath.engines.dbos.contain import FLEET
 from glidepath.errors import StoreError
 from glidepath.ledger import Amount, Meter
 from glidepath.outcome import StopCause
-from glidepath.quantities import limit_called
+from glidepath.quantities import name_limit
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -43,7 +43,7 @@ class FleetBudget(Budget):
         worker: str,
         look: Look,
         rated: Callable[[], frozenset[str]],
-        purse: Purse | None = None,
+        purse: WalletClient | None = None,
     ) -> None:
         limited = look.limits_tokens or look.limits_money
         super().__init__(Limits(max_tokens=1) if limited else Limits())  # only "bounded or not": the caps are set below
@@ -103,16 +103,16 @@ class FleetBudget(Budget):
                 )
                 root.disputed = run.meter.disputed
             starting = around is not None
-            if has_room(self.meter, asked) or await self._granted(asked, least, patient=patient, starting=starting):
+            if has_room(self.meter, asked) or await self._draw_grant(asked, least, patient=patient, starting=starting):
                 self.refused = None
         except StoreError as error:
-            raise store_failed(error) from error
+            raise make_store_failure(error) from error
 
-    async def _granted(self, asked: Amount, least: Amount, *, patient: bool, starting: bool) -> bool:
+    async def _draw_grant(self, asked: Amount, least: Amount, *, patient: bool, starting: bool) -> bool:
         """Draw, and wait if others may give something back; False if refused, with the cause in `refused`."""
         drawn = await self._draw(asked, least, waiting=False, starting=starting)
         if drawn.verdict == "wait" and patient:
-            drawn = await self._waited(asked, least, starting=starting)
+            drawn = await self._wait_for_grant(asked, least, starting=starting)
         if drawn.verdict == "refused":
             self.refused = _cause(drawn)
         elif drawn.verdict == "wait" and patient:
@@ -123,7 +123,7 @@ class FleetBudget(Budget):
             return True
         return False
 
-    async def _waited(self, asked: Amount, least: Amount, *, starting: bool) -> Grant:
+    async def _wait_for_grant(self, asked: Amount, least: Amount, *, starting: bool) -> Grant:
         """Ask again whenever something is given back, and every few seconds in case a notification is lost.
 
         A start waits until it is granted or refused; `start_timeout`, the deadline and a cancellation end the wait.
@@ -183,7 +183,7 @@ class FleetBudget(Budget):
         try:
             seconds = await self.ledger.slot(model, tokens)
         except StoreError as error:
-            raise store_failed(error) from error
+            raise make_store_failure(error) from error
         if seconds > 0:
             await asyncio.sleep(seconds)
 
@@ -202,6 +202,6 @@ def _cause(drawn: Grant) -> StopCause:
     return StopCause(
         source=f"budget of {drawn.tight}",
         action="graceful_exit",
-        reason=f"the next call would exceed the {limit_called(drawn.resource)} of {drawn.tight}",
+        reason=f"the next call would exceed the {name_limit(drawn.resource)} of {drawn.tight}",
         metrics=limit_figures(drawn),
     )

@@ -58,6 +58,6 @@ def alone() -> Iterator[None]:
         _busy.release()
 
 
-def needed(module: str) -> Any:
+def require_extra(module: str) -> Any:
     """The module; `ConfigurationError` naming the extra to install when it is missing."""
-    return errors.needed(module, f"a fleet needs {module.partition('.')[0]}", "dbos")
+    return errors.require_extra(module, f"a fleet needs {module.partition('.')[0]}", "dbos")

@@ -16,7 +16,7 @@ from glidepath.engines.dbos.agents import check_name
 from glidepath.engines.dbos.contain import APPLICATION, QUEUE, QUEUED, VERSION, WORKFLOW
 from glidepath.engines.dbos.fleet_ledger import FleetAccount, FleetLedger, Quota, check_tenant
 from glidepath.engines.dbos.fleet_redaction import FleetRedaction
-from glidepath.engines.dbos.kill_switches import held
+from glidepath.engines.dbos.kill_switches import find_thrown_switch
 from glidepath.engines.dbos.standing import FleetStatus, forget_old, status_of
 from glidepath.errors import ConfigurationError, QuotaError, StoreError
 from glidepath.outcome import RunResult
@@ -145,7 +145,7 @@ class Fleet:
                 return
             starting = [worker for worker, agents in await self.ledger.crew() if agent in agents]
             if not starting:
-                raise _not_offered(agent, offered)
+                raise _make_no_such_agent_error(agent, offered)
             if asyncio.get_running_loop().time() >= until:
                 raise StoreError(
                     f"the worker {starting[0]} offers {agent!r}, but has not created its queue within {STARTING:g} s"
@@ -161,9 +161,9 @@ class Fleet:
         outcome, _ = await self.ledger.outcome(session)
         if outcome not in (None, "paused"):
             raise ConfigurationError(f"run {session!r} is {outcome}: only a paused run can be resumed")
-        why = await held(self.ledger, session)
+        why = await find_thrown_switch(self.ledger, session)
         if why is not None:
-            raise _held(why)
+            raise _make_kill_switch_error(why)
         if decisions:
             await decide(self.store, session, decisions)
         if outcome is not None:
@@ -330,7 +330,7 @@ async def _queue(connection: PostgresConnection, agent: str, runs: Sequence[list
     await connection.execute(f"NOTIFY {QUEUED}")
 
 
-def _not_offered(agent: str, offered: Sequence[str]) -> ConfigurationError:
+def _make_no_such_agent_error(agent: str, offered: Sequence[str]) -> ConfigurationError:
     if not offered:
         return ConfigurationError(
             f"no worker has offered an agent here yet, so there is no {agent!r}: start "
@@ -364,7 +364,7 @@ def _batch(tasks: object, sessions: object) -> tuple[list[str], list[str]]:
     return list(tasks), list(sessions)
 
 
-def _held(why: str) -> QuotaError:
+def _make_kill_switch_error(why: str) -> QuotaError:
     return QuotaError(
         f"the run was refused: {why}; it can start when a person releases the switch", budget="kill switch"
     )
@@ -383,5 +383,5 @@ def _refusal(refused: str, session: str, tenant: str | None) -> Exception:
         )
     budget, _, why = refused.partition(": ")
     if budget == "held":
-        return _held(why)
+        return _make_kill_switch_error(why)
     return QuotaError(f"the run was refused because the quota of {budget} is used up: {why}", budget=budget)

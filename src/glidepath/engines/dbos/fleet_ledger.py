@@ -12,15 +12,15 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from glidepath._wire import Value
 from glidepath.engines.dbos.bell import Bell
-from glidepath.engines.dbos.contain import FLEET, FREED, LAYOUT, NOW, PARTS, QUEUED, WORKFLOW, needed
+from glidepath.engines.dbos.contain import FLEET, FREED, LAYOUT, NOW, PARTS, QUEUED, WORKFLOW, require_extra
 from glidepath.errors import ConfigurationError, StoreError
 from glidepath.ledger import Amount, pico
 from glidepath.outcome import dollars
 from glidepath.sessions.chain import other_layout
 from glidepath.sessions.postgres import make_tables
-from glidepath.sessions.postgres_pool import ConnectionPool, explained, ridden_out
+from glidepath.sessions.postgres_pool import ConnectionPool, retry_through_restart, translate_errors
 from glidepath.sessions.session_ids import is_keepable, keepable
-from glidepath.setting import checked_int, checked_seconds
+from glidepath.setting import check_int, check_seconds
 from glidepath.spi import Grant
 
 if TYPE_CHECKING:
@@ -43,8 +43,8 @@ class Quota(Value, frozen=True, kw_only=True):
 
     def row(self, field: str) -> tuple[int | None, int | None, int | None]:
         """The figures of a budget row, checked; raises `ConfigurationError` naming the field."""
-        checked_int(f"{field}.tokens", self.tokens)
-        checked_int(f"{field}.runs", self.runs, least=0)
+        check_int(f"{field}.tokens", self.tokens)
+        check_int(f"{field}.runs", self.runs, least=0)
         money = None if self.cost is None else pico(self.cost, field=f"{field}.cost")
         if max(self.tokens or 0, money or 0, self.runs or 0) > _MOST:
             raise ConfigurationError(f"{field} is larger than a budget row can hold ($9 million): leave it out")
@@ -106,7 +106,7 @@ class FleetLedger:
         """
 
         async def once() -> T:
-            needed("asyncpg")
+            require_extra("asyncpg")
             pool = self._pool
             if pool is None or pool.loop is not asyncio.get_running_loop():
                 settings = {"synchronous_commit": "off"}
@@ -117,11 +117,11 @@ class FleetLedger:
                     prepare=self._prepare,
                     settings=settings,
                 )
-            with explained("the fleet's database", self._timeout):
+            with translate_errors("the fleet's database", self._timeout):
                 async with pool.connection() as connection:
                     return await work(connection)
 
-        return await (ridden_out(once, known=lambda: self._ready) if patient else once())
+        return await (retry_through_restart(once, known=lambda: self._ready) if patient else once())
 
     async def _fetch(self, query: str, *arguments: object) -> list[Any]:
         return await self._do(lambda connection: connection.fetch(query, *arguments))
@@ -230,10 +230,10 @@ class FleetLedger:
         """Set how often the whole fleet may call a model; both None removes the limit."""
         if not isinstance(model, str) or not model.strip() or not is_keepable(model):
             raise ConfigurationError(f"model must be the name of a model, not {model!r:.100}")
-        checked_int("requests", requests)
-        checked_int("tokens", tokens)
-        checked_seconds("per", per)
-        checked_int("burst", burst)
+        check_int("requests", requests)
+        check_int("tokens", tokens)
+        check_seconds("per", per)
+        check_int("burst", burst)
         if requests is None and tokens is None:
             await self._for_good(("DELETE FROM glidepath_rates WHERE model = $1", model))
             return
@@ -280,7 +280,7 @@ class FleetLedger:
         )
         return None if row is None else Look(**dict(row))
 
-    async def left(self, session: str) -> None:
+    async def uncount_attempt(self, session: str) -> None:
         """Do not count the attempt of a worker that cannot read the run."""
         await self._execute("UPDATE glidepath_fleet_runs SET taken = taken - 1 WHERE session = $1", session)
 

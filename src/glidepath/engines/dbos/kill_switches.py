@@ -42,7 +42,7 @@ async def throw(ledger: FleetLedger, tenant: str | None, reason: str, who: str) 
     await ledger._for_good((query, *_of(tenant), reason, who))  # noqa: SLF001 - of the same house, as below
 
 
-async def note_stopped(ledger: FleetLedger, tenant: str | None, sessions: Sequence[str]) -> None:
+async def record_stop(ledger: FleetLedger, tenant: str | None, sessions: Sequence[str]) -> None:
     """Remember which sessions were asked to stop, so that releasing the switch can undo that."""
     query = (
         "UPDATE glidepath_switches SET stopped = stopped || $3::text[] "
@@ -69,7 +69,7 @@ async def release(ledger: FleetLedger, tenant: str | None, reason: str, who: str
     return await ledger._on_disk(work)  # noqa: SLF001
 
 
-async def thrown(ledger: FleetLedger) -> list[ThrownSwitch]:
+async def list_thrown_switches(ledger: FleetLedger) -> list[ThrownSwitch]:
     """Every switch that is thrown, the fleet's first."""
     rows = await ledger._fetch(  # noqa: SLF001
         "SELECT scope, name, reason, who, thrown FROM glidepath_switches WHERE released IS NULL ORDER BY scope, name"
@@ -80,7 +80,7 @@ async def thrown(ledger: FleetLedger) -> list[ThrownSwitch]:
     ]
 
 
-async def held(ledger: FleetLedger, session: str | None) -> str | None:
+async def find_thrown_switch(ledger: FleetLedger, session: str | None) -> str | None:
     """Why a run in this session must not start now, in a sentence; None when it may."""
     query = "SELECT glidepath_held((SELECT tenant FROM glidepath_fleet_runs WHERE session = $1))"
     why: str | None = await ledger._fetchval(query, session)  # noqa: SLF001
@@ -93,7 +93,7 @@ async def tenants(ledger: FleetLedger) -> list[str]:
     return [row["name"] for row in rows]
 
 
-async def unfinished(ledger: FleetLedger, tenant: str | None) -> list[str]:
+async def list_unfinished_sessions(ledger: FleetLedger, tenant: str | None) -> list[str]:
     """The sessions of queued and running runs, in a worker or elsewhere: of a tenant, or all."""
     return [row["session"] for row in await ledger._fetch(_UNFINISHED, tenant)]  # noqa: SLF001
 

@@ -17,15 +17,15 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from glidepath.engines.dbos.agents import find_agents
-from glidepath.engines.dbos.contain import APPLICATION, QUEUE, VERSION, WORKFLOW, alone, needed
+from glidepath.engines.dbos.contain import APPLICATION, QUEUE, VERSION, WORKFLOW, alone, require_extra
 from glidepath.engines.dbos.fleet_ledger import FleetLedger
 from glidepath.engines.dbos.fleet_redaction import FleetRedaction
 from glidepath.engines.dbos.pace import Pace
 from glidepath.engines.dbos.worker_flight import FleetStore, WorkerFlight
-from glidepath.errors import ConfigurationError, StoreError, told
+from glidepath.errors import ConfigurationError, StoreError, describe_error
 from glidepath.sdk_privates import dbos_instance, is_launched, stop_events
 from glidepath.sessions.owner import LEASE, alive, this_owner
-from glidepath.setting import checked_int, checked_seconds
+from glidepath.setting import check_int, check_seconds
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -62,9 +62,9 @@ class Worker:
         redact: Hook | None = None,
     ) -> None:
         for field, number in (("concurrency", concurrency), ("connections", connections)):
-            checked_int(field, number, required=True)
+            check_int(field, number, required=True)
         for field, seconds in (("lease", lease), ("poll", poll)):
-            checked_seconds(field, seconds, required=True)
+            check_seconds(field, seconds, required=True)
         if isinstance(drain, bool) or not isinstance(drain, int | float) or not 0 <= drain < math.inf:
             raise ConfigurationError(f"drain must be a number of seconds of at least 0; got {drain!r}")
         self.ledger = ledger or FleetLedger(dsn, connections=max(2, connections // 2))
@@ -90,7 +90,7 @@ class Worker:
 
     async def serve(self) -> None:
         """Work until `stop` is called. Raises `ConfigurationError`, or `StoreError` if the database is unreachable."""
-        dbos = needed("dbos")
+        dbos = require_extra("dbos")
         with alone():
             try:
                 await self._prepare()
@@ -140,11 +140,11 @@ class Worker:
             "log_level": "INFO",
         }
         try:
-            await self._launched(dbos, config)
+            await self._launch_dbos(dbos, config)
         except Exception as error:
-            raise StoreError(f"DBOS could not start on the fleet's database: {told(error)}") from error
+            raise StoreError(f"DBOS could not start on the fleet's database: {describe_error(error)}") from error
 
-    async def _launched(self, dbos: ModuleType, config: dict[str, Any]) -> None:
+    async def _launch_dbos(self, dbos: ModuleType, config: dict[str, Any]) -> None:
         dbos.DBOS(config=config)
         dbos.DBOS.workflow(name=WORKFLOW, max_recovery_attempts=None)(self._workflow())
         queues = [f"{QUEUE}{name}" for name in self.agents]

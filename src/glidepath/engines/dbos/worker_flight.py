@@ -10,9 +10,9 @@ from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
 from glidepath.agent.limits import Budget
-from glidepath.agent.purse import Purse
+from glidepath.agent.purse import WalletClient
 from glidepath.engines.dbos.budget import FleetBudget
-from glidepath.errors import ConfigurationError, StoreError, told
+from glidepath.errors import ConfigurationError, StoreError, describe_error
 from glidepath.ledger import Amount
 from glidepath.outcome import LoopOutcome, RunResult
 from glidepath.run import CancelToken
@@ -40,7 +40,7 @@ SEEN: ContextVar[tuple[str, int] | None] = ContextVar("glidepath_seen", default=
 class FleetStore(PostgresStore):
     """A `PostgresStore` that claims a session only if it has not changed since it was read."""
 
-    def _expected(self, session_id: str) -> int | None:
+    def _find_expected_head(self, session_id: str) -> int | None:
         seen = SEEN.get()
         return seen[1] if seen is not None and seen[0] == session_id else None
 
@@ -85,14 +85,14 @@ class WorkerFlight:
                     if error.kind == "newer":  # put back once the next check finds that it is not running here
                         _log.warning("run %s: %s; left to other workers", self.session, error)
                         with suppress(StoreError):  # do not count this worker's attempt
-                            await self.worker.ledger.left(self.session)
+                            await self.worker.ledger.uncount_attempt(self.session)
                         raise asyncio.CancelledError(LEFT) from error
                     if error.kind in LASTING:
                         self.doomed = str(error)
                     _log.warning("run %s: %s; trying again", self.session, error)
                 except Exception as error:  # our own defect must not leave the run without an outcome
                     _log.exception("run %s failed", self.session)
-                    self.doomed = told(error)
+                    self.doomed = describe_error(error)
                 if self.token.cancelled:
                     raise asyncio.CancelledError(HANDED_OVER)
                 await asyncio.sleep(wait)
@@ -116,19 +116,19 @@ class WorkerFlight:
         last = None if folded is None else folded.snapshot
         spent = Amount() if last is None else Amount(last.tokens, last.picodollars)
         if folded is not None and folded.result is not None and not await self._to_resume(folded, stop):
-            return await self._settled(self._budget(look), folded.result.outcome.value, _why(folded.result), spent)
+            return await self._settle_run(self._budget(look), folded.result.outcome.value, _why(folded.result), spent)
         if look.taken > MOST_WORKERS:
             why = f"{look.taken - 1} workers took this run and none of them finished it"
-            return await self._settled(self._budget(look), "failed", why, spent)
-        return await self._flown(look, folded, spent, self.token if stop is None else _stopped(stop))
+            return await self._settle_run(self._budget(look), "failed", why, spent)
+        return await self._run_agent(look, folded, spent, self.token if stop is None else _make_cancelled_token(stop))
 
-    async def _flown(self, look: Look, folded: Folded | None, spent: Amount, token: CancelToken) -> str | None:
+    async def _run_agent(self, look: Look, folded: Folded | None, spent: Amount, token: CancelToken) -> str | None:
         agent: Any = self.worker.agents.get(self.agent)
         budget = self._budget(look)
         try:
             if self.wallet is not None:
                 wallet = await Budget.find(self.wallet, self.worker.store)
-                budget = self._budget(look, Purse(wallet.store, wallet.line, wallet.meter))
+                budget = self._budget(look, WalletClient(wallet.store, wallet.line, wallet.meter))
             if agent is None:
                 raise ConfigurationError(f"this worker has no agent {self.agent!r}")
             if folded is None:
@@ -136,7 +136,7 @@ class WorkerFlight:
             else:
                 result = await agent.resume(self.session, cancel=token, parent=budget)
         except ConfigurationError as error:
-            return await self._settled(budget, "failed", told(error), spent)
+            return await self._settle_run(budget, "failed", describe_error(error), spent)
         finally:
             if budget.purse is not None:
                 await budget.purse.close()
@@ -146,7 +146,7 @@ class WorkerFlight:
                 raise StoreError(result.cause.reason, kind="newer")
             if kind not in LASTING:
                 return None
-        return await self._settled(budget, result.outcome.value, _why(result), spent)
+        return await self._settle_run(budget, result.outcome.value, _why(result), spent)
 
     async def _journal(self) -> tuple[Folded | None, str | None]:
         """The journal, or None if the run has not started; and why it must stop, if a stop was requested."""
@@ -162,17 +162,17 @@ class WorkerFlight:
             return _goes_on(result)
         return stop is not None or bool(await self.worker.store.notes(self.session, folded.taken))
 
-    def _budget(self, look: Look, purse: Purse | None = None) -> FleetBudget:
+    def _budget(self, look: Look, purse: WalletClient | None = None) -> FleetBudget:
         return FleetBudget(self.worker.ledger, self.session, self.worker.id, look, lambda: self.worker.rated, purse)
 
-    async def _settled(self, budget: FleetBudget, outcome: str, error: str | None, spent: Amount) -> str | None:
+    async def _settle_run(self, budget: FleetBudget, outcome: str, error: str | None, spent: Amount) -> str | None:
         """The outcome, or None if another worker owns it or has already recorded it."""
         why = self.worker.redaction.reason(error)
         settled = await budget.settle(outcome, why, spent=None if budget.leg is not None else spent)
         return outcome if settled else None
 
 
-def _stopped(reason: str) -> CancelToken:
+def _make_cancelled_token(reason: str) -> CancelToken:
     """A cancelled token, for a stop that was requested while no worker ran it: it lands at once."""
     token = CancelToken()
     token.cancel(reason)

@@ -42,7 +42,7 @@ from glidepath.gate.dialects.wire_body import (
     write_body,
 )
 from glidepath.messages import ToolCall
-from glidepath.models.content import parsed
+from glidepath.models.content import parse_event
 from glidepath.models.formats.reading import call_of
 from glidepath.models.thinkers import bare_claude, claude_thinks_unasked
 
@@ -129,7 +129,7 @@ class AnthropicDialect:
             can_force=_can_force(model, thinking),
             hidden=_read_hidden(given, model, thinking, provided),
             other_models=_other_models(given),
-            held_by_server=(*_held(given), *survey.held),
+            held_by_server=(*_list_held_input(given), *survey.held),
             media=survey.media,
             output_schema=schema if type(schema) is dict else None,
             wants_json=type(schema) is dict,
@@ -216,7 +216,7 @@ class AnthropicDialect:
         stream = b"".join(frames)
         if facts.stream:
             return WireAnswer(status=200, content_type="text/event-stream; charset=utf-8", body=stream)
-        events = [parsed(data_of(frame + b"\n\n").decode()) for frame in stream.split(b"\n\n") if frame]
+        events = [parse_event(data_of(frame + b"\n\n").decode()) for frame in stream.split(b"\n\n") if frame]
         return WireAnswer(status=200, content_type="application/json", body=write_body(fold(MessageFolder(), events)))
 
     def write_error(self, status: int, kind: str, message: str) -> WireAnswer:
@@ -289,7 +289,7 @@ def _other_models(body: Body) -> tuple[str, ...]:
     return tuple([name for name in named if type(name) is str])
 
 
-def _held(body: Body) -> Iterator[str]:
+def _list_held_input(body: Body) -> Iterator[str]:
     """Input that the provider has kept."""
     container = body.get("container")
     if type(container) is str:
@@ -362,10 +362,10 @@ def _plain(message: Mapping[str, Any]) -> tuple[object, ...]:
     content = message.get("content")
     if type(content) is str:
         content = [{"type": "text", "text": content}]
-    return message.get("role"), [_unmarked(block) for block in content] if type(content) is list else content
+    return message.get("role"), [_drop_cache_mark(block) for block in content] if type(content) is list else content
 
 
-def _unmarked(block: object) -> object:
+def _drop_cache_mark(block: object) -> object:
     if type(block) is not dict or "cache_control" not in block:
         return block
     return {name: value for name, value in block.items() if name != "cache_control"}

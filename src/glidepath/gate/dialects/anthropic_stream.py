@@ -12,7 +12,7 @@ from glidepath.gate.dialects.frames import data_of, frame_of
 from glidepath.gate.dialects.stream_reader import ReaderWays, StreamReader, by_place, info_of, size_of
 from glidepath.gate.dialects.wire_body import as_objects, as_text, write_body
 from glidepath.messages import ReplyInfo, Usage
-from glidepath.models.content import parsed
+from glidepath.models.content import parse_event
 from glidepath.models.usage_reports import anthropic_searches, anthropic_usage
 
 CALLS = ("tool_use",)
@@ -87,12 +87,12 @@ class AnthropicStream(StreamReader):
             try:
                 event = _read_delta(data)
             except _wire.WireError:
-                return self._take_event(frame, parsed(data.decode("utf-8", "replace")))
+                return self._take_event(frame, parse_event(data.decode("utf-8", "replace")))
             grown = event.delta
             if event.type != "content_block_delta":
-                return self._take_event(frame, parsed(data.decode("utf-8", "replace")))
+                return self._take_event(frame, parse_event(data.decode("utf-8", "replace")))
             return self._grow(frame, event.index, grown.type, grown.text or grown.partial_json or grown.thinking)
-        return self._take_event(frame, parsed(data.decode("utf-8", "replace")))
+        return self._take_event(frame, parse_event(data.decode("utf-8", "replace")))
 
     def _take_event(self, frame: bytes, event: dict[str, Any]) -> bytes:
         read = self._EVENTS.get(event.get("type", ""))
@@ -131,7 +131,7 @@ class AnthropicStream(StreamReader):
             self._renumbers = True
             return b""
         self._next += 1
-        return self._renumbered(frame, known)
+        return self._renumber(frame, known)
 
     def _grow(self, frame: bytes, index: int, kind: object, more: str) -> bytes:
         if kind == "text_delta":
@@ -141,17 +141,17 @@ class AnthropicStream(StreamReader):
         elif kind == "input_json_delta":
             self.visible += size_of(more)
             self._blocks[index].arguments.append(more)
-        return self._renumbered(frame, self._blocks[index]) if self._renumbers else frame
+        return self._renumber(frame, self._blocks[index]) if self._renumbers else frame
 
     def _stop_block(self, frame: bytes, event: dict[str, Any]) -> bytes:
         index = event["index"]
         block = self._blocks.pop(index)
-        out = self._renumbered(frame, block) if self._renumbers else frame
+        out = self._renumber(frame, block) if self._renumbers else frame
         if block.kind in CALLS:
             whole = "".join(block.arguments) or write_body(block.start or {}).decode()
             if not block.arguments:
                 self.visible += size_of(whole)
-            self._made(WireCall(block.id, block.name, whole), is_hidden=block.is_hidden)
+            self._add_call(WireCall(block.id, block.name, whole), is_hidden=block.is_hidden)
             self._open.discard(block.id or index)
         elif block.kind.endswith("_tool_result"):
             self._open.discard(block.id)
@@ -178,13 +178,13 @@ class AnthropicStream(StreamReader):
         self._ending.append(event)
         return b""
 
-    def _renumbered(self, frame: bytes, block: _Block) -> bytes:
+    def _renumber(self, frame: bytes, block: _Block) -> bytes:
         """The event with the index that its block has at the client: clients use it as a place in a list."""
         if block.is_hidden:
             return b""
         if not self._renumbers:
             return frame
-        event = parsed(data_of(frame).decode("utf-8", "replace"))
+        event = parse_event(data_of(frame).decode("utf-8", "replace"))
         event["index"] = block.place
         return _frame(event)
 
@@ -387,7 +387,7 @@ class MessageFolder:
             written = "".join(pieces)
             if index in self._blocks and written:
                 try:
-                    self._blocks[index]["input"] = parsed(written)
+                    self._blocks[index]["input"] = parse_event(written)
                 except UNREADABLE:
                     self._blocks[index]["input"] = written
         return {**self._message, "content": [self._blocks[index] for index in sorted(self._blocks, key=by_place)]}

@@ -21,7 +21,7 @@ from glidepath.gate.dialects.conversations import (
 from glidepath.gate.dialects.dialect import Body, Notice, OwnReply, PastStep, RequestFacts, WireAnswer
 from glidepath.gate.dialects.folding import fold
 from glidepath.gate.dialects.frames import frame_of
-from glidepath.gate.dialects.openai_words import hidden_reasoning, openai_error
+from glidepath.gate.dialects.openai_words import find_hidden_reasoning, openai_error
 from glidepath.gate.dialects.wire_body import (
     as_objects,
     as_text,
@@ -35,7 +35,7 @@ from glidepath.gate.dialects.wire_body import (
     write_body,
 )
 from glidepath.messages import ToolCall
-from glidepath.models.content import parsed
+from glidepath.models.content import parse_event
 from glidepath.models.formats.reading import call_of
 
 NAME = "openai-chat"
@@ -77,7 +77,7 @@ class ChatDialect:
             tool_names=_tool_names(given),
             server_tools=("web_search",) if searches else (),
             tool_choice=_read_choice(given),
-            hidden="asked" if searches else hidden_reasoning(model, given.get("reasoning_effort")),
+            hidden="asked" if searches else find_hidden_reasoning(model, given.get("reasoning_effort")),
             held_by_server=held,
             media=media,
             wants_usage=not is_stream or object_in(given, "stream_options").get("include_usage") is True,
@@ -168,7 +168,7 @@ class ChatDialect:
         if facts.stream:
             stream = b"".join([frame_of(chunk) for chunk in chunks]) + DONE
             return WireAnswer(status=200, content_type="text/event-stream; charset=utf-8", body=stream)
-        whole = fold(CompletionFolder(), [parsed(chunk.decode()) for chunk in chunks])
+        whole = fold(CompletionFolder(), [parse_event(chunk.decode()) for chunk in chunks])
         return WireAnswer(status=200, content_type="application/json", body=write_body(whole))
 
     def write_error(self, status: int, kind: str, message: str) -> WireAnswer:

@@ -18,7 +18,7 @@ from glidepath.gate.dialects.stream_reader import ReaderWays, StreamReader, by_p
 from glidepath.gate.dialects.wire_body import as_objects, as_text, write_body
 from glidepath.messages import ReplyInfo, Usage
 from glidepath.models.chat_calls import ChatCalls
-from glidepath.models.content import parsed
+from glidepath.models.content import parse_event
 from glidepath.models.usage_reports import anthropic_searches, chat_bill, chat_media, chat_usage
 
 DONE = b"data: [DONE]\n\n"
@@ -102,7 +102,7 @@ class ChatStream(StreamReader):
         if data == b"[DONE]":
             self._complete()
             return self._last(frame, None)
-        chunk = parsed(data.decode("utf-8", "replace"))
+        chunk = parse_event(data.decode("utf-8", "replace"))
         if chunk.get("error") or chunk.get("object") == "error":
             return self._fail(frame, chunk)
         self._note_facts(chunk)
@@ -115,7 +115,7 @@ class ChatStream(StreamReader):
         changed = [self._choice(choice) for choice in choices]
         if not self._hide or not choices:
             return frame
-        return self._shown(chunk, [choice for choice in changed if choice is not None])
+        return self._hide_calls(chunk, [choice for choice in changed if choice is not None])
 
     def _note_facts(self, chunk: Mapping[str, Any]) -> None:
         if not self._begun:
@@ -181,7 +181,7 @@ class ChatStream(StreamReader):
             self._finished.add(index)
             for call in self._calls[index].all if index in self._calls else ():
                 made = WireCall(call.id, call.name, "".join(call.arguments))
-                self._made(made, is_hidden=self._is_hidden(call.name))
+                self._add_call(made, is_hidden=self._is_hidden(call.name))
         self._open.discard(index)
 
     def _complete(self) -> None:
@@ -190,7 +190,7 @@ class ChatStream(StreamReader):
         self._open.clear()
         self.is_complete = True
 
-    def _shown(self, chunk: dict[str, Any], choices: list[dict[str, Any]]) -> bytes:
+    def _hide_calls(self, chunk: dict[str, Any], choices: list[dict[str, Any]]) -> bytes:
         """The chunk as a client may see it if calls are hidden: its finish reason waits for `finish`."""
         finished = [{**choice, "delta": {}} for choice in choices if choice.get("finish_reason")]
         spoken = [{**choice, "finish_reason": None} for choice in choices if choice.get("delta")]

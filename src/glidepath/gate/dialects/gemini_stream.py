@@ -18,7 +18,7 @@ from glidepath.gate.dialects.frames import FrameSplitter, data_of
 from glidepath.gate.dialects.stream_reader import ReaderWays, StreamReader, by_place, info_of, size_of
 from glidepath.gate.dialects.wire_body import as_objects, as_text, write_body
 from glidepath.messages import ReplyInfo, Usage
-from glidepath.models.content import parsed
+from glidepath.models.content import parse_event
 from glidepath.models.thinkers import LEVELED
 from glidepath.models.usage_reports import gemini_media, gemini_searches, gemini_usage
 
@@ -99,7 +99,7 @@ class GeminiStream(StreamReader):
     def _used(self) -> dict[str, Any]:
         """The newest usage, in the spelling of the SDK."""
         raw = bytes(self._raw_usage)
-        used = parsed(raw.decode("utf-8", "replace")) if raw else None
+        used = parse_event(raw.decode("utf-8", "replace")) if raw else None
         if type(used) is not dict:
             return {}
         told: dict[str, Any] = {}
@@ -130,7 +130,7 @@ class GeminiStream(StreamReader):
         return self._take_any(frame, data)
 
     def _take_any(self, frame: bytes, data: bytes) -> bytes:
-        chunk = parsed(data.decode("utf-8", "replace"))
+        chunk = parse_event(data.decode("utf-8", "replace"))
         if type(chunk.get("error")) is dict:
             self.failure = as_text(chunk["error"].get("message")) or "the provider sent an error"
             return b"" if self._hide else frame
@@ -148,7 +148,7 @@ class GeminiStream(StreamReader):
         shown = [self._candidate(candidate) for candidate in candidates]
         if self.is_complete and not candidates:
             return self._last(frame, chunk)
-        return self._shown(chunk, shown) if self._hide else frame
+        return self._hide_calls(chunk, shown) if self._hide else frame
 
     def _candidate(self, candidate: dict[str, Any]) -> dict[str, Any]:
         """Read a candidate; returns it without hidden calls."""
@@ -195,12 +195,12 @@ class GeminiStream(StreamReader):
                 self._open_call(index)
             return not is_hidden
         self._open.discard(index)
-        self._made(WireCall(as_text(call.get("id")), name, written), is_hidden=is_hidden)
+        self._add_call(WireCall(as_text(call.get("id")), name, written), is_hidden=is_hidden)
         return not is_hidden
 
-    def _shown(self, chunk: dict[str, Any], candidates: list[dict[str, Any]]) -> bytes:
+    def _hide_calls(self, chunk: dict[str, Any], candidates: list[dict[str, Any]]) -> bytes:
         """The chunk as a client may see it if calls are hidden: its finish reason waits for `finish`."""
-        spoken = [_unfinished(one) for one in candidates if _has_parts(one)]
+        spoken = [_drop_finish_reason(one) for one in candidates if _has_parts(one)]
         if any(one.get("finishReason") for one in candidates):
             ended = [{**one, "content": {"parts": [], "role": "model"}} for one in candidates]
             self._ending.append({**chunk, "candidates": ended})
@@ -254,30 +254,30 @@ class GeminiStream(StreamReader):
 
     def feed(self, chunk: bytes) -> bytes:
         """What to send for this chunk."""
-        return self._framed(super().feed(chunk))
+        return self._frame_events(super().feed(chunk))
 
     def end(self) -> bytes:
         """What to send when the provider's stream has ended; one that broke off stays open for `cut`."""
         out = super().end()
-        return self._framed(out, is_last=self.is_complete and not self._hide)
+        return self._frame_events(out, is_last=self.is_complete and not self._hide)
 
     def feed_whole(self, body: bytes) -> bytes:
         """What to send for a reply that was not streamed."""
-        return self._framed(super().feed_whole(body))
+        return self._frame_events(super().feed_whole(body))
 
     def release(self) -> bytes:
         """Stop holding calls back."""
-        return self._framed(super().release())
+        return self._frame_events(super().release())
 
     def cut(self, note: str, usage: Usage | None = None) -> bytes:
         """Bytes that end the reply now."""
-        return self._framed(super().cut(note, usage), is_last=True)
+        return self._frame_events(super().cut(note, usage), is_last=True)
 
     def finish(self, text: str = "") -> bytes:
         """End a reply whose calls are hidden."""
-        return self._framed(super().finish(text), is_last=True)
+        return self._frame_events(super().finish(text), is_last=True)
 
-    def _framed(self, out: bytes, *, is_last: bool = False) -> bytes:
+    def _frame_events(self, out: bytes, *, is_last: bool = False) -> bytes:
         """Events as they are, or as elements of a JSON array."""
         if self.facts.framing != "array" or self._array_ended:
             return out
@@ -298,7 +298,7 @@ def _has_parts(candidate: Mapping[str, Any]) -> bool:
     return type(content) is dict and bool(content.get("parts"))
 
 
-def _unfinished(candidate: Mapping[str, Any]) -> dict[str, Any]:
+def _drop_finish_reason(candidate: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in candidate.items() if name not in ("finishReason", "finishMessage")}
 
 

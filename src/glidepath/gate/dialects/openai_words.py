@@ -23,7 +23,7 @@ def openai_error(status: int, kind: str, message: str) -> bytes:
     return write_body({"error": {"message": message, "type": word, "param": None, "code": kind or None}})
 
 
-def hidden_reasoning(model: str, effort: object) -> str:
+def find_hidden_reasoning(model: str, effort: object) -> str:
     """Whether a model reasons out of sight: `none`, `asked`, or `unknown` for a model that nobody knows here."""
     if effort == "none" or is_plain_openai(model):
         return "none"

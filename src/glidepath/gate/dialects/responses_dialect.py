@@ -18,12 +18,12 @@ from glidepath.gate.dialects.conversations import (
 )
 from glidepath.gate.dialects.dialect import BadRequest, Body, Notice, OwnReply, PastStep, RequestFacts, WireAnswer
 from glidepath.gate.dialects.frames import frame_of
-from glidepath.gate.dialects.openai_words import hidden_reasoning, openai_error
+from glidepath.gate.dialects.openai_words import find_hidden_reasoning, openai_error
 from glidepath.gate.dialects.responses_items import (
     OWN,
     EventWriter,
     call_in,
-    closed_response,
+    close_response,
     is_client_call,
     message_item,
     new_response,
@@ -69,7 +69,7 @@ class ResponsesDialect:
         items = _items_in(given)
         prompt = object_in(given, "prompt")
         model = path_model or (as_text(given.get("model")) if prompt else "") or model_in(given)
-        tools = [*objects_in(given, "tools"), *_added_tools(items)]
+        tools = [*objects_in(given, "tools"), *_list_added_tools(items)]
         own, provided = _split_tools(tools)
         media, files = _survey(items)
         wanted = object_in(given, "text").get("format")
@@ -87,9 +87,9 @@ class ResponsesDialect:
             tool_names=own,
             server_tools=provided,
             tool_choice=_read_choice(given.get("tool_choice")),
-            hidden="asked" if provided else hidden_reasoning(model, effort),
+            hidden="asked" if provided else find_hidden_reasoning(model, effort),
             other_models=tuple([as_text(tool.get("model")) for tool in tools if as_text(tool.get("model"))]),
-            held_by_server=(*_held(given, tools), *files),
+            held_by_server=(*_list_held_input(given, tools), *files),
             media=media,
             output_schema=schema if type(schema) is dict else None,
             wants_json=wanted.get("type") in ("json_object", "json_schema"),
@@ -111,7 +111,7 @@ class ResponsesDialect:
 
     def close_tools(self, body: Body, finishing: str | None = None) -> Body:
         """No call of any kind, or the finishing tool."""
-        tools = [*as_objects(body.get("tools")), *_added_tools(_items_of(body))]
+        tools = [*as_objects(body.get("tools")), *_list_added_tools(_items_of(body))]
         if not tools:
             return body
         choice: Any = "none"
@@ -159,7 +159,7 @@ class ResponsesDialect:
         if reply.call is not None:
             output.append(_call_item(facts, mark, *reply.call))
             frames.append(writer.add_call(len(output) - 1, output[-1]))
-        response = closed_response(response, output, reply.usage)
+        response = close_response(response, output, reply.usage)
         if not facts.stream:
             return WireAnswer(status=200, content_type="application/json", body=write_body(response))
         frames.append(writer.write("response.completed", response=response))
@@ -203,7 +203,7 @@ def _user_item(text: str) -> dict[str, Any]:
     return {"type": "message", "role": "user", "content": [{"type": "input_text", "text": text}]}
 
 
-def _added_tools(items: Sequence[Any]) -> list[dict[str, Any]]:
+def _list_added_tools(items: Sequence[Any]) -> list[dict[str, Any]]:
     """Tools that a request declares among its items."""
     holders = [item for item in items if type(item) is dict and item.get("type") in _TOOL_HOLDERS]
     return [tool for item in holders for tool in as_objects(item.get("tools"))]
@@ -242,7 +242,7 @@ def _read_choice(choice: object) -> str:
     return as_text(choice.get("name")) or as_text(choice.get("type")) or "required"
 
 
-def _held(body: Body, tools: Sequence[dict[str, Any]]) -> Iterator[str]:
+def _list_held_input(body: Body, tools: Sequence[dict[str, Any]]) -> Iterator[str]:
     """Input that the provider has kept."""
     if previous := as_text(body.get("previous_response_id")):
         yield f"previous_response_id:{previous}"
@@ -377,7 +377,7 @@ def _drop_reasoning(items: list[Any]) -> None:
 
 
 def _call_item(facts: RequestFacts, mark: str, name: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
-    tools = [*as_objects(facts.body.get("tools")), *_added_tools(_items_of(facts.body))]
+    tools = [*as_objects(facts.body.get("tools")), *_list_added_tools(_items_of(facts.body))]
     written = write_body(dict(arguments)).decode()
     item = {"call_id": f"call_glidepath{mark}", "name": name, "status": "completed"}
     if any(tool.get("type") == "custom" and tool.get("name") == name for tool in _flat(tools)):

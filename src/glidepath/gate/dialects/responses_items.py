@@ -112,7 +112,7 @@ def new_response(facts: RequestFacts, response_id: str) -> dict[str, Any]:
     }
 
 
-def closed_response(response: Mapping[str, Any], output: Sequence[Any], usage: Usage) -> dict[str, Any]:
+def close_response(response: Mapping[str, Any], output: Sequence[Any], usage: Usage) -> dict[str, Any]:
     """The response at its end."""
     ended = {"status": "completed", "error": None, "incomplete_details": None}
     return {**response, **ended, "output": list(output), "usage": usage_words(usage)}

@@ -15,7 +15,7 @@ from glidepath.gate.dialects.frames import frame_of
 from glidepath.gate.dialects.responses_items import (
     EventWriter,
     call_in,
-    closed_response,
+    close_response,
     is_client_call,
     message_item,
     name_of,
@@ -26,7 +26,7 @@ from glidepath.gate.dialects.responses_items import (
 from glidepath.gate.dialects.stream_reader import ReaderWays, StreamReader, by_place, info_of, size_of
 from glidepath.gate.dialects.wire_body import as_objects, as_text, write_body
 from glidepath.messages import ReplyInfo, Usage
-from glidepath.models.content import dollars_in, parsed
+from glidepath.models.content import dollars_in, parse_event
 from glidepath.models.usage_reports import is_billed_search, responses_media, responses_usage
 
 _HEAD = 70
@@ -117,13 +117,13 @@ class ResponsesStream(StreamReader):
             try:
                 event = _read_delta(data)
             except _wire.WireError:
-                return self._take_event(frame, parsed(data.decode("utf-8", "replace")))
+                return self._take_event(frame, parse_event(data.decode("utf-8", "replace")))
             self._writer.sequence = event.sequence_number or self._writer.sequence + 1
             self._grow(event.type, event.output_index, event.content_index, event.delta)
-            return self._renumbered(frame, data, event.output_index) if self._hidden else frame
+            return self._renumber(frame, data, event.output_index) if self._hidden else frame
         if data == b"[DONE]":  # some gateways send it
             return frame
-        return self._take_event(frame, parsed(data.decode("utf-8", "replace")))
+        return self._take_event(frame, parse_event(data.decode("utf-8", "replace")))
 
     def _take_event(self, frame: bytes, event: dict[str, Any]) -> bytes:
         number = event.get("sequence_number")
@@ -132,7 +132,7 @@ class ResponsesStream(StreamReader):
         if read is not None:
             return read(self, frame, event)
         if self._hidden and type(event.get("output_index")) is int:
-            return self._renumbered(frame, b"", event["output_index"], event)
+            return self._renumber(frame, b"", event["output_index"], event)
         return frame
 
     def _grow(self, kind: str, index: int, number: int, more: str) -> None:
@@ -154,7 +154,7 @@ class ResponsesStream(StreamReader):
     def _add_item(self, frame: bytes, event: dict[str, Any]) -> bytes:
         index, item = event["output_index"], event["item"]
         self._track(index, item)
-        return self._renumbered(frame, b"", index, event) if self._hidden else frame
+        return self._renumber(frame, b"", index, event) if self._hidden else frame
 
     def _track(self, index: int, item: Mapping[str, Any]) -> None:
         is_call = is_client_call(item)
@@ -171,7 +171,7 @@ class ResponsesStream(StreamReader):
         item = self._items.get(event["output_index"])
         if item is not None:
             item.closed.add(event.get("content_index") or 0)
-        return self._renumbered(frame, b"", event["output_index"], event) if self._hidden else frame
+        return self._renumber(frame, b"", event["output_index"], event) if self._hidden else frame
 
     def _finish_item(self, frame: bytes, event: dict[str, Any]) -> bytes:
         index, item = event["output_index"], event["item"]
@@ -179,14 +179,14 @@ class ResponsesStream(StreamReader):
             self._track(index, item)
         known = self._items.pop(index)
         if known.is_call:
-            self._made(call_in(item), is_hidden=known.is_hidden)
+            self._add_call(call_in(item), is_hidden=known.is_hidden)
         if not known.parts and item.get("type") == "message":
             self._say_all(item)
         self._searches += is_billed_search(item)
         self._open.discard(index)
         if not known.is_hidden:
             self._done.append(item)
-        return self._renumbered(frame, b"", index, event) if self._hidden else frame
+        return self._renumber(frame, b"", index, event) if self._hidden else frame
 
     def _say_all(self, item: Mapping[str, Any]) -> None:
         """The text of a message that came at once."""
@@ -216,7 +216,7 @@ class ResponsesStream(StreamReader):
         for index, item in enumerate(as_objects(response.get("output"))):
             if is_client_call(item):
                 is_hidden = self._is_hidden(name_of(item))
-                self._made(call_in(item), is_hidden=is_hidden)
+                self._add_call(call_in(item), is_hidden=is_hidden)
                 if is_hidden:
                     self._hidden.add(index)
             elif item.get("type") == "message":
@@ -244,14 +244,14 @@ class ResponsesStream(StreamReader):
         "error": _fail,
     }
 
-    def _renumbered(self, frame: bytes, data: bytes, index: int, event: dict[str, Any] | None = None) -> bytes:
+    def _renumber(self, frame: bytes, data: bytes, index: int, event: dict[str, Any] | None = None) -> bytes:
         """The event with the index that its item has at the client: clients use it as a place in a list."""
         if index in self._hidden:
             return b""
         place = self._places.get(index, index)
         if place == index:
             return frame
-        given = parsed(data.decode("utf-8", "replace")) if event is None else event
+        given = parse_event(data.decode("utf-8", "replace")) if event is None else event
         return frame_of(write_body({**given, "output_index": place}), as_text(given.get("type")))
 
     # --- our own events -------------------------------------------------------------------------------------------
@@ -298,7 +298,7 @@ class ResponsesStream(StreamReader):
     def _close(self, usage: Usage) -> bytes:
         out = b"" if self._begun else self._begin()
         out += self._close_open()
-        response = closed_response(self._response, self._done, usage)
+        response = close_response(self._response, self._done, usage)
         return out + self._writer.write("response.completed", response=response)
 
     def _close_open(self) -> bytes:

@@ -23,7 +23,7 @@ from glidepath.gate.dialects.folding import UNREADABLE, ReplyFolder, fold
 from glidepath.gate.dialects.frames import FrameSplitter, data_of
 from glidepath.gate.dialects.wire_body import write_body
 from glidepath.messages import Media, ReplyInfo, Usage
-from glidepath.models.content import parsed
+from glidepath.models.content import parse_event
 from glidepath.tools.text import clean
 
 _BYTES_PER_TOKEN = 4
@@ -258,7 +258,7 @@ class StreamReader:
     def _think(self, text: str) -> None:
         self.hidden += size_of(text)
 
-    def _made(self, call: WireCall, *, is_hidden: bool) -> None:
+    def _add_call(self, call: WireCall, *, is_hidden: bool) -> None:
         self.calls.append(call)
         self.hidden_calls += is_hidden
 
@@ -330,7 +330,7 @@ def info_of(
 
 def _event_in(data: bytes) -> dict[str, Any] | None:
     try:
-        event = parsed(data.decode("utf-8", "replace"))
+        event = parse_event(data.decode("utf-8", "replace"))
     except UNREADABLE:
         return None
     return event if type(event) is dict else None

@@ -19,7 +19,7 @@ from glidepath.messages import (
 )
 from glidepath.models.attached import Takes, base64_of, check_block, in_result
 from glidepath.models.content import add_turn, pieces
-from glidepath.models.names import sent_name
+from glidepath.models.names import make_legal_name
 
 VENDOR = "anthropic"
 THOUGHTS = ("thinking", "redacted_thinking")
@@ -54,7 +54,7 @@ def anthropic_turns(
     turns: list[dict[str, Any]] = []
     for message in transcript:
         if isinstance(message, AssistantMessage):
-            role, blocks = "assistant", _written(message, thoughts=thoughts)
+            role, blocks = "assistant", _write_reply(message, thoughts=thoughts)
         elif isinstance(message, ToolResultMessage):
             role, blocks = "user", [_result(message, takes)]
         elif isinstance(message, UserMessage):
@@ -65,12 +65,12 @@ def anthropic_turns(
     return turns
 
 
-def _written(message: AssistantMessage, *, thoughts: bool) -> list[dict[str, Any]]:
+def _write_reply(message: AssistantMessage, *, thoughts: bool) -> list[dict[str, Any]]:
     blocks: list[dict[str, Any]] = []
     for kind, piece in pieces(message, VENDOR):
         if kind == "call":
             blocks.append(
-                {"type": "tool_use", "id": _id(piece.id), "name": sent_name(piece.name), "input": piece.arguments}
+                {"type": "tool_use", "id": _id(piece.id), "name": make_legal_name(piece.name), "input": piece.arguments}
             )
         elif kind == "item":
             if piece.get("type") == "text":

@@ -21,7 +21,7 @@ from glidepath.messages import (
 from glidepath.models.attached import SOUNDS, Takes, apart, base64_of, check_block, data_url, file_name
 from glidepath.models.content import arguments, pieces
 from glidepath.models.hosts import Quirks
-from glidepath.models.names import sent_name
+from glidepath.models.names import make_legal_name
 
 VENDOR = "openai-chat"
 THOUGHTS = ("reasoning_content", "reasoning", "reasoning_details")
@@ -52,13 +52,13 @@ def chat_messages(
         elif isinstance(message, AssistantMessage):
             sent += _assistant(message, quirks, current=place > newest or quirks.all_thoughts)
         else:
-            sent += _said(message, takes)
+            sent += _write_message(message, takes)
     if shown:
         sent.append({"role": "user", "content": shown})
-    return sent if quirks.user_after_tool else _parted(sent)
+    return sent if quirks.user_after_tool else _separate_roles(sent)
 
 
-def _parted(sent: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+def _separate_roles(sent: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
     """The messages with an assistant message between tool and user messages: some servers require one."""
     parted: list[dict[str, Any]] = []
     for message in sent:
@@ -75,7 +75,7 @@ def _id(call_id: str, quirks: Quirks) -> str:
     return blake2s(call_id.encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()[:_SHORT]
 
 
-def _said(message: Message, takes: Takes) -> list[dict[str, Any]]:
+def _write_message(message: Message, takes: Takes) -> list[dict[str, Any]]:
     if isinstance(message, SystemMessage):
         return [{"role": "system", "content": message.content}]
     if not isinstance(message, UserMessage):
@@ -130,7 +130,7 @@ def _assistant(message: AssistantMessage, quirks: Quirks, *, current: bool) -> l
         {
             "id": _id(call.id, quirks),
             "type": "function",
-            "function": {"name": sent_name(call.name), "arguments": arguments(call)},
+            "function": {"name": make_legal_name(call.name), "arguments": arguments(call)},
         }
         for call in message.tool_calls
     ]

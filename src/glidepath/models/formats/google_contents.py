@@ -18,7 +18,7 @@ from glidepath.messages import (
 )
 from glidepath.models.attached import Takes, apart, base64_of, check_block
 from glidepath.models.content import add_turn, pieces
-from glidepath.models.names import sent_name
+from glidepath.models.names import make_legal_name
 
 VENDOR = "google"
 _TAKES = Takes(
@@ -49,7 +49,7 @@ def google_contents(transcript: Sequence[Message], *, leveled: bool = False) -> 
     called: dict[str, str] = {}
     for message in transcript:
         if isinstance(message, AssistantMessage):
-            role, parts = "model", _written(message, leveled=leveled)
+            role, parts = "model", _write_reply(message, leveled=leveled)
             called.update({call.id: call.name for call in message.tool_calls})
         elif isinstance(message, ToolResultMessage):
             # The tool may have run under a repaired name; the result must name the tool as it was called.
@@ -65,7 +65,7 @@ def google_contents(transcript: Sequence[Message], *, leveled: bool = False) -> 
     return turns
 
 
-def _written(message: AssistantMessage, *, leveled: bool) -> list[dict[str, Any]]:
+def _write_reply(message: AssistantMessage, *, leveled: bool) -> list[dict[str, Any]]:
     parts: list[dict[str, Any]] = []
     signature: Mapping[str, Any] | None = None
     for kind, piece in pieces(message, VENDOR):
@@ -94,13 +94,13 @@ def _lone(parts: list[dict[str, Any]], signature: Mapping[str, Any] | None) -> N
 
 
 def _call(call: ToolCall) -> dict[str, Any]:
-    made = {"name": sent_name(call.name), "args": call.arguments}
+    made = {"name": make_legal_name(call.name), "args": call.arguments}
     return made if _OURS.match(call.id) else {"id": call.id, **made}
 
 
 def _result(message: ToolResultMessage, name: str) -> list[dict[str, Any]]:
     made: dict[str, Any] = {
-        "name": sent_name(name),
+        "name": make_legal_name(name),
         "response": {"error" if message.is_error else "output": message.text},
     }
     if not _OURS.match(message.call_id):

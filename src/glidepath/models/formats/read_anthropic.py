@@ -78,13 +78,13 @@ def _read_reply(blocks: Sequence[Mapping[str, Any]]) -> AssistantMessage:
     for block in blocks:
         kind = block["type"]
         if kind == "text":
-            turn.said(block["text"])
+            turn.add_text(block["text"])
             if block.get("citations"):
-                turn.kept({"type": "text", "length": len(block["text"]), "citations": block["citations"]})
+                turn.keep_item({"type": "text", "length": len(block["text"]), "citations": block["citations"]})
         elif kind == "tool_use":
-            turn.called(call_of(block["id"], block["name"], block.get("input") or {}))
+            turn.add_call(call_of(block["id"], block["name"], block.get("input") or {}))
         else:
-            turn.kept(dict(block))
+            turn.keep_item(dict(block))
     return turn.message()
 
 

@@ -35,20 +35,20 @@ class _History:
             call, signature = part.get("functionCall"), part.get("thoughtSignature")
             known = call is not None or "text" in part
             if signature and known and signature != UNSIGNED:
-                turn.kept({"on": "call" if call is not None else "text", "signature": signature})
+                turn.keep_item({"on": "call" if call is not None else "text", "signature": signature})
             if call is not None:
                 self._calls += 1
                 call_id = call.get("id") or f"call_{self._calls}"
                 self._open.append((call_id, call["name"]))
-                turn.called(call_of(call_id, call["name"], call.get("args") or {}))
+                turn.add_call(call_of(call_id, call["name"], call.get("args") or {}))
             elif part.get("thought") and "text" in part:
-                turn.thought(part["text"])
+                turn.add_thinking(part["text"])
             elif "text" in part:
-                turn.said(part["text"])
+                turn.add_text(part["text"])
                 if signature:
-                    turn.kept({"on": "cut"})
+                    turn.keep_item({"on": "cut"})
             else:
-                turn.kept({"on": "part", "part": dict(part)})
+                turn.keep_item({"on": "part", "part": dict(part)})
         self.found.append(turn.message())
 
     def _user(self, parts: Sequence[Mapping[str, Any]]) -> None:

@@ -51,11 +51,11 @@ def _read_reply(item: Mapping[str, Any]) -> AssistantMessage:
     turn = VendorTurn(CHAT)
     thoughts = {field: item[field] for field in THOUGHTS if item.get(field)}
     if thoughts:
-        turn.kept(thoughts)
-    turn.said(_text(item.get("content") or "") or item.get("refusal") or "")
+        turn.keep_item(thoughts)
+    turn.add_text(_text(item.get("content") or "") or item.get("refusal") or "")
     for call in item.get("tool_calls") or ():
         function = call.get("function") or call.get("custom") or {}
-        turn.called(call_of(call.get("id") or "", function["name"], function.get("arguments", function.get("input"))))
+        turn.add_call(call_of(call.get("id") or "", function["name"], function.get("arguments", function.get("input"))))
     return turn.message()
 
 
@@ -120,11 +120,11 @@ def from_openai_responses(history: Sequence[Mapping[str, Any]]) -> list[Message]
             turn = turn or VendorTurn(RESPONSES)
             if kind == "function_call":
                 called[item["call_id"]] = item["name"]
-                turn.called(call_of(item["call_id"], item["name"], item.get("arguments")))
+                turn.add_call(call_of(item["call_id"], item["name"], item.get("arguments")))
             elif kind == "message":
-                turn.said(_text(item["content"]))
+                turn.add_text(_text(item["content"]))
             else:
-                turn.kept(dict(item))
+                turn.keep_item(dict(item))
 
     each(history, "from_openai_responses", read)
     close()

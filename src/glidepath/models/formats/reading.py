@@ -8,7 +8,7 @@ from typing import Any
 from glidepath import _wire
 from glidepath.errors import ConfigurationError
 from glidepath.messages import AssistantMessage, ReasoningBlock, StopReason, TextBlock, ThinkingBlock, ToolCall
-from glidepath.models.content import held
+from glidepath.models.content import encode_held_item
 
 
 def each(history: object, name: str, read: Callable[[Mapping[str, Any]], None]) -> None:
@@ -57,21 +57,21 @@ class VendorTurn:
         self._text: list[str] = []
         self._calls: list[ToolCall] = []
 
-    def said(self, text: str) -> None:
+    def add_text(self, text: str) -> None:
         """A piece of text."""
         self._text.append(text)
 
-    def thought(self, text: str) -> None:
+    def add_thinking(self, text: str) -> None:
         """A piece of thinking that is shown but not sent back."""
         self._thoughts.append(text)
 
-    def called(self, call: ToolCall) -> None:
+    def add_call(self, call: ToolCall) -> None:
         """A call."""
         self._calls.append(call)
 
-    def kept(self, item: Mapping[str, Any]) -> None:
+    def keep_item(self, item: Mapping[str, Any]) -> None:
         """An item to send back unchanged."""
-        opaque = held(item, text=len("".join(self._text)), calls=len(self._calls))
+        opaque = encode_held_item(item, text=len("".join(self._text)), calls=len(self._calls))
         self._items.append(ReasoningBlock(opaque=opaque, vendor=self.vendor))
 
     def message(self) -> AssistantMessage:

@@ -17,7 +17,7 @@ from glidepath.messages import (
 )
 from glidepath.models.attached import Takes, check_block, data_url, file_name, in_result
 from glidepath.models.content import arguments, pieces
-from glidepath.models.names import sent_name
+from glidepath.models.names import make_legal_name
 
 VENDOR = "openai"
 _TAKES = Takes(vendor="OpenAI Responses", document=("application/", "text/"))
@@ -41,7 +41,7 @@ def _items(message: Message) -> list[dict[str, Any]]:
         written = [(kind, piece) for kind, piece in pieces(message, VENDOR) if kind != "item" or piece.get("type")]
         while written and written[-1][0] == "item" and written[-1][1]["type"] == "reasoning":
             written.pop()  # the endpoint refuses reasoning with nothing after it
-        return [_written(kind, piece) for kind, piece in written]
+        return [_write_piece(kind, piece) for kind, piece in written]
     if isinstance(message, SystemMessage):
         return [{"role": "developer", "content": message.content}]
     if isinstance(message, UserMessage):
@@ -52,12 +52,12 @@ def _items(message: Message) -> list[dict[str, Any]]:
     return []
 
 
-def _written(kind: str, piece: Any) -> dict[str, Any]:
+def _write_piece(kind: str, piece: Any) -> dict[str, Any]:
     if kind == "call":
         return {
             "type": "function_call",
             "call_id": piece.id,
-            "name": sent_name(piece.name),
+            "name": make_legal_name(piece.name),
             "arguments": arguments(piece),
         }
     return piece if kind == "item" else {"role": "assistant", "content": piece}

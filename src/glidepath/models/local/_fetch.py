@@ -46,14 +46,14 @@ def _take_over(file: Path, size: int) -> None:
             return plain(self, "GET", url, headers=headers, stream=True)
 
         wheel = method == "GET" and keywords.get("stream") and urlsplit(url).path.endswith(".whl")
-        if wheel and continued(ask, file, size):
+        if wheel and continue_download(ask, file, size):
             os._exit(0)  # pip need not see it
         return plain(self, method, url, *arguments, **keywords)
 
     session.request = request
 
 
-def continued(ask: Callable[[dict[str, str]], Any], file: Path, size: int) -> bool:
+def continue_download(ask: Callable[[dict[str, str]], Any], file: Path, size: int) -> bool:
     """Add to the file until it has `size` bytes; False when the server does not let us.
 
     A connection that breaks is opened again, as long as each brings something.

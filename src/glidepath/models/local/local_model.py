@@ -14,12 +14,12 @@ from typing import Any, Self
 from glidepath.errors import ConfigurationError, RejectedError, TransientError, install_line
 from glidepath.messages import Delta
 from glidepath.models.exchange import answer
-from glidepath.models.local.local_prompt import PromptBrief, brief, loosened
+from glidepath.models.local.local_prompt import PromptBrief, brief, loosen_schema
 from glidepath.models.local.local_reply import LocalReader
 from glidepath.models.local.loopback import FAULTS, Response, ask, post
 from glidepath.models.local.server import Address, LlamaServer, ServerSettings
 from glidepath.models.local.weights import DEFAULT, KNOWN, locate
-from glidepath.setting import checked_int, checked_seconds
+from glidepath.setting import check_int, check_seconds
 from glidepath.spi import ModelRequest
 
 _CHAT = "/v1/chat/completions"
@@ -60,9 +60,9 @@ class LocalModel:
             ("parallel", parallel),
             ("threads", 1 if threads is None else threads),
         ):
-            checked_int(field, value, required=True)
-        checked_seconds("start_timeout", start_timeout, required=True)
-        path, self.name, self._sampling = _chosen(name_or_path, context_window, cache_dir)
+            check_int(field, value, required=True)
+        check_seconds("start_timeout", start_timeout, required=True)
+        path, self.name, self._sampling = _choose_weights(name_or_path, context_window, cache_dir)
         if importlib.util.find_spec("xllamacpp") is None:
             raise ConfigurationError(f"the embedded model needs xllamacpp: {install_line('local')}")
         self.context_window = context_window
@@ -86,7 +86,7 @@ class LocalModel:
         body = self._body(request, asked)
         address = await self._server.address()
         reader = LocalReader(request, FAULTS, wrapped=asked.wrapped)
-        opening = partial(_opened, address, body, asked)
+        opening = partial(_open_response, address, body, asked)
         try:
             async with aclosing(answer(opening, reader)) as deltas:
                 async for delta in deltas:
@@ -159,7 +159,7 @@ class LocalModel:
         return f"<LocalModel {self.name}>"
 
 
-def _chosen(
+def _choose_weights(
     name_or_path: str | os.PathLike[str], context_window: int, cache_dir: str | os.PathLike[str] | None
 ) -> tuple[Path, str, Mapping[str, float]]:
     """The file, the model's name and how to sample, checked."""
@@ -187,14 +187,14 @@ def _chosen(
     return path.resolve(), f"local:{path.stem}", {}
 
 
-async def _opened(address: Address, body: dict[str, Any], asked: PromptBrief) -> Response:
+async def _open_response(address: Address, body: dict[str, Any], asked: PromptBrief) -> Response:
     try:
         return await post(address, _CHAT, body)
     except RejectedError:
         if not asked.wrapped or asked.schema is None:
             raise
     # Maybe a tool's schema cannot be made into a grammar: the arguments are validated later anyway.
-    return await post(address, _CHAT, {**body, "json_schema": loosened(asked.schema)})
+    return await post(address, _CHAT, {**body, "json_schema": loosen_schema(asked.schema)})
 
 
 def _threads() -> int:

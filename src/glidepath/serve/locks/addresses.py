@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from glidepath.errors import ConfigurationError
 
-__all__ = ["allowed_hosts", "check_bind", "checked_origins", "host_of", "is_loopback"]
+__all__ = ["check_bind", "check_origins", "host_of", "is_loopback", "parse_hosts"]
 
 _ORIGIN = re.compile(r"https?://(?:[a-z0-9.-]+|\[[0-9a-f:.]+\])(?::\d{1,5})?\Z")
 
@@ -39,7 +39,7 @@ def check_bind(host: str, *, token: bool, tls: bool, behind_proxy: bool) -> None
         )
 
 
-def allowed_hosts(extra: Sequence[str] | str = ()) -> frozenset[str]:
+def parse_hosts(extra: Sequence[str] | str = ()) -> frozenset[str]:
     """The host names that a request may name, in lower case, without a port."""
     if isinstance(extra, str):
         extra = (extra,)
@@ -54,7 +54,7 @@ def host_of(value: str) -> str:
     return value.rpartition(":")[0] if value.count(":") == 1 else value
 
 
-def checked_origins(origins: Sequence[str] | str = ()) -> frozenset[str]:
+def check_origins(origins: Sequence[str] | str = ()) -> frozenset[str]:
     """These origins, exactly as browsers write them; raises `ConfigurationError` for a pattern or an address."""
     given = (origins,) if isinstance(origins, str) else tuple(origins)
     for one in given:

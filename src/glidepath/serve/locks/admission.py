@@ -17,9 +17,9 @@ from glidepath.serve.locks.addresses import host_of
 from glidepath.serve.locks.keys import MARK, KeyRing, digest_of
 from glidepath.serve.locks.roles import ROLES
 from glidepath.serve.locks.visitor import Visitor
-from glidepath.serve.refusals import Refused
+from glidepath.serve.refusals import HttpError
 
-__all__ = ["Admitted", "Doorkeeper", "checked_tokens"]
+__all__ = ["Admitted", "Doorkeeper", "check_tokens"]
 
 LEAST_TOKEN = 16  # characters
 READ = ("GET", "HEAD")
@@ -67,7 +67,7 @@ class Doorkeeper:
         self._mark = mark  # how a secret begins that is looked for among the keys
 
     async def admit(self, method: str, path: str, headers: Mapping[str, list[str]]) -> Admitted:
-        """Let a request in, or raise `Refused`. Without a secret only the files of the page are served."""
+        """Let a request in, or raise `HttpError`. Without a secret only the files of the page are served."""
         if path in self._open:
             return _NOBODY
         host = self._check_host(headers)
@@ -80,10 +80,10 @@ class Doorkeeper:
         if private:
             return Admitted(visitor=await self._visitor(headers))
         if method not in READ:
-            raise Refused(405, "method_not_allowed", "this path can only be read")
+            raise HttpError(405, "method_not_allowed", "this path can only be read")
         return _NOBODY
 
-    def shared_headers(self, headers: Mapping[str, list[str]]) -> tuple[tuple[bytes, bytes], ...]:
+    def cors_headers(self, headers: Mapping[str, list[str]]) -> tuple[tuple[bytes, bytes], ...]:
         """What every answer needs so that a page of an allowed origin can read it, an error as well."""
         if not self._origins:
             return ()
@@ -96,23 +96,23 @@ class Doorkeeper:
     def _check_host(self, headers: Mapping[str, list[str]]) -> str:
         hosts = headers.get("host", [])
         if len(hosts) != 1 or host_of(hosts[0]) not in self._hosts:
-            raise Refused(
+            raise HttpError(
                 421, "wrong_host", "this server does not answer to that host name; start it with --allowed-host NAME"
             )
         return hosts[0]
 
     def _check_origin(self, method: str, host: str, headers: Mapping[str, list[str]], *, private: bool) -> bool:
-        """True for a page of another origin that may ask, False for our own or none at all; raises `Refused`."""
+        """True for a page of another origin that may ask, False for our own or none at all; raises `HttpError`."""
         origin, site = headers.get("origin", [None])[-1], headers.get("sec-fetch-site", [None])[-1]
         if origin is not None and origin in self._origins:
             return True
         if origin is not None and not _same_origin(origin, host):
-            raise Refused(
+            raise HttpError(
                 403, "wrong_origin", "pages of other origins are refused; to allow one: --allow-origin ORIGIN"
             )
         navigates = method in READ and headers.get("sec-fetch-mode", [""])[-1] == "navigate"
         if site not in (None, "same-origin", "none") and not (navigates and not private):
-            raise Refused(403, "wrong_origin", "requests from pages of other sites are refused")
+            raise HttpError(403, "wrong_origin", "requests from pages of other sites are refused")
         return False
 
     async def _visitor(self, headers: Mapping[str, list[str]]) -> Visitor:
@@ -128,20 +128,22 @@ class Doorkeeper:
                 return found
             if secret.startswith(self._mark) and self._keys is not None:
                 return await self._holder(secret)
-        raise Refused(401, "unauthorized", "send the server's token: Authorization: Bearer TOKEN")
+        raise HttpError(401, "unauthorized", "send the server's token: Authorization: Bearer TOKEN")
 
     async def _holder(self, secret: str) -> Visitor:
-        """The holder of a key; raises `Refused`, also when keys cannot be read now."""
+        """The holder of a key; raises `HttpError`, also when keys cannot be read now."""
         assert self._keys is not None  # noqa: S101 - its caller has looked
         try:
             key = await self._keys.find(digest_of(secret))
         except StoreError as error:
-            raise Refused(503, "keys_unavailable", str(error), 1) from None
+            raise HttpError(503, "keys_unavailable", str(error), 1) from None
         if key is None:
-            raise Refused(401, "unauthorized", "this key is not known here; `glidepath keys list` shows those that are")
+            raise HttpError(
+                401, "unauthorized", "this key is not known here; `glidepath keys list` shows those that are"
+            )
         fault = key.fault(time.time())
         if fault is not None:
-            raise Refused(401, "key_void", f"{fault}: ask the operator for another one")
+            raise HttpError(401, "key_void", f"{fault}: ask the operator for another one")
         return Visitor(key.name, key.role, key.tenant, key)
 
 
@@ -162,7 +164,7 @@ def _same_origin(origin: str, host: str) -> bool:
     return scheme in ("http", "https") and where.lower() == host.strip().lower()
 
 
-def checked_tokens(token: Any) -> dict[str, Visitor]:
+def check_tokens(token: Any) -> dict[str, Visitor]:
     """Every secret with its visitor; raises `ConfigurationError` for one that is too easy to guess."""
     given = {token: "control"} if isinstance(token, str) else token
     if not isinstance(given, Mapping) or not given:

@@ -8,11 +8,11 @@ from fnmatch import fnmatchcase
 
 from glidepath.agent import Budget, Limits
 from glidepath.errors import ConfigurationError, StoreError
-from glidepath.plurals import how_many
+from glidepath.plurals import pluralize
 from glidepath.serve.locks.keys import AccessKey
 from glidepath.serve.locks.start_counts import StartCounts, starts_for
 from glidepath.serve.locks.visitor import Visitor
-from glidepath.serve.refusals import Refused
+from glidepath.serve.refusals import HttpError
 from glidepath.spi.ports import offers
 from glidepath.spi.wallets import WalletStore
 
@@ -28,34 +28,36 @@ class Allowance:
         self._budgets: dict[str, Budget] = {}
 
     def check(self, who: Visitor, agent: str, models: Sequence[str]) -> None:
-        """Raise `Refused` for an agent or a model that a key does not name."""
+        """Raise `HttpError` for an agent or a model that a key does not name."""
         key = who.key
         if key is None:
             return
         if not self.has_agent(who, agent):
-            raise Refused(404, "unknown_agent", f"key {key.name} has no agent {agent!r:.80}; it has {_named(key)}")
+            raise HttpError(
+                404, "unknown_agent", f"key {key.name} has no agent {agent!r:.80}; it has {_join_agents(key)}"
+            )
         for model in models if key.models else ():
             if not any(fnmatchcase(model, one) for one in key.models):
-                raise Refused(403, "model_not_allowed", f"key {key.name} does not allow the model {model!r:.80}")
+                raise HttpError(403, "model_not_allowed", f"key {key.name} does not allow the model {model!r:.80}")
 
     def has_agent(self, who: Visitor, agent: str) -> bool:
         """True when this caller knows of an agent."""
         return who.key is None or not who.key.agents or agent in who.key.agents
 
     async def count_start(self, who: Visitor) -> None:
-        """Count a start; raises `Refused` when there were too many, in all processes on the store together."""
+        """Count a start; raises `HttpError` when there were too many, in all processes on the store together."""
         key = who.key
         if key is None or key.starts is None:
             return
         try:
             wait = await self._starts.count(key)
         except StoreError as error:  # a rate that cannot be counted would be none
-            raise Refused(503, "store_unavailable", str(error), 1) from None
+            raise HttpError(503, "store_unavailable", str(error), 1) from None
         if wait is not None:
-            raise Refused(
+            raise HttpError(
                 429,
                 "key_rate",
-                f"key {key.name} may start {how_many(key.starts, 'run')} in {key.every:g} seconds",
+                f"key {key.name} may start {pluralize(key.starts, 'run')} in {key.every:g} seconds",
                 max(1, math.ceil(wait)),
             )
 
@@ -67,7 +69,7 @@ class Allowance:
             try:
                 self._budgets[key.name] = wallet_of_key(key, self._store)
             except ConfigurationError as error:
-                raise Refused(409, "no_wallets", str(error)) from None
+                raise HttpError(409, "no_wallets", str(error)) from None
         return self._budgets[key.name]
 
 
@@ -81,5 +83,5 @@ def wallet_of_key(key: AccessKey, store: object) -> Budget:
     return Budget(limits, name=key.wallet, store=store, per=key.per)
 
 
-def _named(key: AccessKey) -> str:
+def _join_agents(key: AccessKey) -> str:
     return ", ".join(key.agents)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from glidepath import _wire
 from glidepath._wire import WireError
 from glidepath.errors import StoreError
-from glidepath.serve.locks.keys import AccessKey, KeyRing, MemoryKeys, name_taken, revoked
+from glidepath.serve.locks.keys import AccessKey, KeyRing, MemoryKeys, make_name_taken_error, revoke_key
 
 if TYPE_CHECKING:
     from glidepath.sessions import PostgresStore
@@ -52,7 +52,7 @@ class FileKeys:
 
         def new(named: dict[str, AccessKey]) -> AccessKey:
             if key.name in named:
-                raise name_taken(key.name)
+                raise make_name_taken_error(key.name)
             return key
 
         self._write(new)
@@ -60,8 +60,8 @@ class FileKeys:
     async def revoke(self, name: str) -> AccessKey:
         """Never let it in again."""
         self._read()
-        revoked(self._named.get(name), name)  # raises for a name that nobody has, before a file is made for it
-        return self._write(lambda named: revoked(named.get(name), name))
+        revoke_key(self._named.get(name), name)  # raises for a name that nobody has, before a file is made for it
+        return self._write(lambda named: revoke_key(named.get(name), name))
 
     def _read(self) -> None:
         try:
@@ -70,7 +70,7 @@ class FileKeys:
                 raise _unusable(self.path, "trusted: other users can write it", OSError(0, "run chmod 600"))
             stamp = (found.st_mtime_ns, found.st_size)
             if stamp != self._stamp:
-                self._named = _parsed(self.path.read_bytes())
+                self._named = _parse_keys(self.path.read_bytes())
                 self._by_digest = {key.digest: key for key in self._named.values()}
                 self._stamp = stamp
         except (FileNotFoundError, NotADirectoryError):
@@ -87,7 +87,7 @@ class FileKeys:
             try:
                 _lock(file)
                 before = os.pread(file, os.fstat(file).st_size, 0) if hasattr(os, "pread") else self.path.read_bytes()
-                key = change(_parsed(before))
+                key = change(_parse_keys(before))
                 torn = b"" if not before or before.endswith(b"\n") else b"\n"  # a crash in the middle of a line
                 os.write(file, torn + _wire.encode(key) + b"\n")
                 os.fsync(file)
@@ -106,7 +106,7 @@ def _lock(file: int) -> None:
     fcntl.flock(file, fcntl.LOCK_EX)
 
 
-def _parsed(data: bytes) -> dict[str, AccessKey]:
+def _parse_keys(data: bytes) -> dict[str, AccessKey]:
     named: dict[str, AccessKey] = {}
     for line in data.splitlines():
         with suppress(WireError, ValueError):
@@ -138,7 +138,7 @@ class PostgresKeys:
     async def keys(self) -> Sequence[AccessKey]:
         """Every key."""
         lines = await self._store.asked(_ALL) if await self._store.asked(_THERE) else ""
-        self._named = _parsed(lines.encode())
+        self._named = _parse_keys(lines.encode())
         self._by_digest = {key.digest: key for key in self._named.values()}
         self._looked = time.monotonic()
         return list(self._named.values())
@@ -148,13 +148,13 @@ class PostgresKeys:
         if not await self._store.asked(_THERE):
             await self._store.asked(_TABLE)
         if await self._store.asked(_ADD, key.name, _wire.encode(key).decode()) is None:
-            raise name_taken(key.name)
+            raise make_name_taken_error(key.name)
         self._looked = 0.0
 
     async def revoke(self, name: str) -> AccessKey:
         """Never let it in again."""
         await self.keys()
-        key = revoked(self._named.get(name), name)
+        key = revoke_key(self._named.get(name), name)
         await self._store.asked(_SET, name, _wire.encode(key).decode())
         self._looked = 0.0
         return key

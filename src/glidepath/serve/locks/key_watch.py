@@ -50,7 +50,7 @@ class OpenRequest:
         """It was answered."""
         self._task = None
 
-    def heard(self, receive: _Receive) -> _Receive:
+    def receive_until_void(self, receive: _Receive) -> _Receive:
         """The same messages from the client, until the key is void: then the client has gone."""
 
         async def next_message() -> MutableMapping[str, Any]:
@@ -79,7 +79,7 @@ class KeyWatch:
         self._read = 0.0  # when keys could last be read
 
     @contextmanager
-    def opened(self, key: AccessKey) -> Iterator[OpenRequest]:
+    def watch_request(self, key: AccessKey) -> Iterator[OpenRequest]:
         """Watch over a request while it is being answered."""
         request = OpenRequest(key)
         self._open.add(request)

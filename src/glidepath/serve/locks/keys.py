@@ -90,7 +90,7 @@ def digest_of(secret: str) -> str:
     return hashlib.sha256(secret.encode("utf-8", "surrogateescape")).hexdigest()
 
 
-def checked_name(what: str, name: str) -> str:
+def check_key_name(what: str, name: str) -> str:
     """This name; raises `ConfigurationError` for one that could not be a tag."""
     if not _NAME.match(name):
         raise ConfigurationError(
@@ -103,13 +103,13 @@ def make_key(name: str, role: str, **fields: object) -> tuple[str, AccessKey]:
     """A new secret and its key; the secret is kept nowhere. Raises `ConfigurationError`."""
     from glidepath.agent import Limits
 
-    checked_name("key", name)
+    check_key_name("key", name)
     if role not in ROLES:
         raise ConfigurationError(f"role must be one of {', '.join(ROLES)}, not {role!r:.60}")
     secret = MARK + secrets.token_urlsafe(32)
     key = AccessKey(name=name, role=role, digest=digest_of(secret), created=time.time(), **fields)  # type: ignore[arg-type]
     if key.tenant is not None:
-        checked_name("tenant", key.tenant)
+        check_key_name("tenant", key.tenant)
     Limits(max_cost=key.max_cost, max_tokens=key.max_tokens)  # refuses what a wallet could not keep
     if key.per is not None and key.wallet is None:
         raise ConfigurationError("a period needs a budget: give max_cost or max_tokens as well")
@@ -139,16 +139,16 @@ class MemoryKeys:
     async def add(self, key: AccessKey) -> None:
         """Keep a new key."""
         if key.name in self._named:
-            raise name_taken(key.name)
+            raise make_name_taken_error(key.name)
         self._named[key.name] = key
 
     async def revoke(self, name: str) -> AccessKey:
         """Never let it in again."""
-        self._named[name] = revoked(self._named.get(name), name)
+        self._named[name] = revoke_key(self._named.get(name), name)
         return self._named[name]
 
 
-def name_taken(name: str) -> ConfigurationError:
+def make_name_taken_error(name: str) -> ConfigurationError:
     """The error for a name that a key has, or had."""
     return ConfigurationError(
         f"there is or was a key named {name!r:.60}; names are not used twice, because a key reaches the runs of its "
@@ -156,7 +156,7 @@ def name_taken(name: str) -> ConfigurationError:
     )
 
 
-def revoked(key: AccessKey | None, name: str) -> AccessKey:
+def revoke_key(key: AccessKey | None, name: str) -> AccessKey:
     """The key, revoked now, or when it was revoked before; raises `ConfigurationError` when there is none."""
     from glidepath._wire import replace
 

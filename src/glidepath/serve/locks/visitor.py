@@ -5,7 +5,7 @@ from __future__ import annotations
 from glidepath._wire import Value
 from glidepath.serve.locks.keys import AccessKey
 from glidepath.serve.locks.roles import RIGHTS, is_allowed
-from glidepath.serve.refusals import Refused
+from glidepath.serve.refusals import HttpError
 
 __all__ = ["OPERATOR", "RESERVED", "Visitor"]
 
@@ -41,15 +41,15 @@ class Visitor(Value, frozen=True):
         return is_allowed(self.role, right, tenant=self.tenant)
 
     def must(self, *rights: str) -> None:
-        """Raise `Refused` unless it has one of these rights."""
+        """Raise `HttpError` unless it has one of these rights."""
         if any(self.may(right) for right in rights):
             return
         does = " or ".join(RIGHTS[right].does for right in rights)
         who = sorted({role for right in rights for role in RIGHTS[right].roles})
         if self.role in who:
-            raise Refused(403, "not_allowed", f"{self.name} is bound to tenant {self.tenant} and cannot {does}")
+            raise HttpError(403, "not_allowed", f"{self.name} is bound to tenant {self.tenant} and cannot {does}")
         code, what = ("view_only", "read-only") if self.role == "view" else ("not_allowed", f"for the role {self.role}")
-        raise Refused(403, code, f"this token is {what}: it cannot {does}; use one with the role {' or '.join(who)}")
+        raise HttpError(403, code, f"this token is {what}: it cannot {does}; use one with the role {' or '.join(who)}")
 
 
 OPERATOR = Visitor("operator", "control")

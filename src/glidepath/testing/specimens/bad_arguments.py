@@ -27,10 +27,10 @@ def _value(schema: object, number: int, name: str, definitions: Mapping[str, Any
         if schema.get(key):
             return _value(schema[key][0], number, name, definitions, depth + 1)
     kind = schema.get("type", "object" if "properties" in schema else "string")
-    return _typed(kind[0] if isinstance(kind, list) else kind, schema, number, name, definitions, depth)
+    return _make_typed_value(kind[0] if isinstance(kind, list) else kind, schema, number, name, definitions, depth)
 
 
-def _typed(
+def _make_typed_value(
     kind: str, schema: Mapping[str, Any], number: int, name: str, definitions: Mapping[str, Any], depth: int
 ) -> Any:
     if kind == "object":

@@ -79,11 +79,11 @@ def _shell(answer: Callable[[str], Any]) -> Tool:
     return tool(run_command, description="Run a shell command.")
 
 
-def _built(command: str) -> str:
+def _answer_build(command: str) -> str:
     return "FAILED test_total: expected 3, got 2" if command == "make test" else f"{command}: done"
 
 
-def _deployed(command: str) -> ToolResult:
+def _answer_deploy(command: str) -> ToolResult:
     number = int(command.rpartition(" ")[2]) + 1
     failed = number % 5 != 0
     return ToolResult(f"line {number}: no" if failed else f"deployed {number}", is_error=failed)
@@ -170,13 +170,13 @@ HONEST = (
         "edits_and_tests_in_a_shell",
         "Does everything in one shell: looks, edits twice, builds, runs the tests, which fail the same way four times.",
         [step for number in range(4) for step in _round(number)],
-        _shell(_built),
+        _shell(_answer_build),
     ),
     _run(
         "tries_different_fixes",
         "A command fails four times, each time with a different message; then it works.",
         _commands(*[f"deploy --attempt {number}" for number in range(10)]),
-        _shell(_deployed),
+        _shell(_answer_deploy),
     ),
     _run(
         "retries_until_it_works",

@@ -22,7 +22,7 @@ def _cycle(period: int) -> Callable[[Moment], Turn]:
     return lambda moment: moment.call(moment.number % period)
 
 
-def _malformed(moment: Moment) -> Turn:
+def _make_malformed_call(moment: Moment) -> Turn:
     turn = moment.call()
     broken = Call(name=turn.calls[0].name, arguments='{"query": ' + "x" * (moment.number % 7))
     return replace(turn, parts=(broken,))
@@ -38,7 +38,7 @@ LOOPS = (
         two_step_loop=("Goes A, B, A, B without a new result.", _cycle(2)),
         three_step_loop=("Goes A, B, C, A, B, C without a new result.", _cycle(3)),
         four_step_loop=("Goes A, B, C, D, A, B, C, D without a new result.", _cycle(4)),
-        malformed_arguments=("Sends arguments that are not JSON, forever.", _malformed),
+        malformed_arguments=("Sends arguments that are not JSON, forever.", _make_malformed_call),
     ),
     specimen("same_error", "Repeats a call that always fails in the same way.", _Loop, work=_expired),
     specimen(

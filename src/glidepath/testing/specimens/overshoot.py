@@ -20,14 +20,14 @@ def _call(moment: Moment) -> ToolCallDelta:
     return ToolCallDelta(index=0, id=f"call_{moment.number}", name=named.name, arguments=named.arguments)
 
 
-def _sent(moment: Moment) -> int:
+def _count_characters(moment: Moment) -> int:
     return sum(len(message.text) for message in moment.request.messages)
 
 
-def _underreported(moment: Moment) -> Turn:
+def _make_underreported_turn(moment: Moment) -> Turn:
     """Some words and a call, for next to nothing."""
     words = TextDelta("a few words about the next step, " * 30)
-    return raw(words, _call(moment), StreamEnd("tool_use", Usage(input=_sent(moment) // 40 + 1, output=25)))
+    return raw(words, _call(moment), StreamEnd("tool_use", Usage(input=_count_characters(moment) // 40 + 1, output=25)))
 
 
 def _reasoning(moment: Moment) -> Turn:
@@ -35,7 +35,7 @@ def _reasoning(moment: Moment) -> Turn:
     opaque = 0
     for message in moment.request.messages:
         opaque += sum(len(getattr(block, "opaque", "")) for block in getattr(message, "blocks", ()))
-    used = Usage(input=(_sent(moment) + opaque) // 4 + 1, output=1_030, reasoning=1_000)
+    used = Usage(input=(_count_characters(moment) + opaque) // 4 + 1, output=1_030, reasoning=1_000)
     return raw(ReasoningDelta(opaque="o" * 4_000, vendor="specimen"), _call(moment), StreamEnd("tool_use", used))
 
 
@@ -45,9 +45,9 @@ def _long_ids(moment: Moment) -> Turn:
     return raw(_call(moment), *[again] * 100, StreamEnd("tool_use", None))
 
 
-def _cached(moment: Moment) -> Turn:
+def _make_cached_turn(moment: Moment) -> Turn:
     """A call, with all of its input from a cache."""
-    sent = _sent(moment) // 4 + 50
+    sent = _count_characters(moment) // 4 + 50
     return raw(_call(moment), StreamEnd("tool_use", Usage(input=sent, output=20, cache_read=sent)))
 
 
@@ -58,7 +58,9 @@ OVERSHOOT = (
         family="overshoot",
         reply=lambda _: raw(TextDelta(ANSWER), *[TextDelta(" and then some more")] * 60_000),
     ),
-    specimen("under_reporter", "Works honestly and reports a tenth of what it used.", _Spender, step=_underreported),
+    specimen(
+        "under_reporter", "Works honestly and reports a tenth of what it used.", _Spender, step=_make_underreported_turn
+    ),
     specimen(
         "heavy_reasoning",
         "Thinks in opaque items that are sent back, and paid for, with every later call.",
@@ -77,6 +79,6 @@ OVERSHOOT = (
         "says_all_was_cached",
         "Reports that every prompt came from a cache, even what was never sent before.",
         _Spender,
-        step=_cached,
+        step=_make_cached_turn,
     ),
 )

@@ -104,7 +104,7 @@ def _huge(moment: Moment) -> Turn:
     return raw(first, *middle, ToolCallDelta(index=0, arguments='"}'), StreamEnd("tool_use"))
 
 
-def _nested(moment: Moment) -> Turn:
+def _make_nested_call(moment: Moment) -> Turn:
     turn = moment.call()
     deep = Call(name=turn.calls[0].name, arguments='{"query":' + "[" * 10_000 + "]" * 10_000 + "}")
     return replace(turn, parts=(deep,))
@@ -119,5 +119,7 @@ CALLS = (
         work=lambda number: f"result {number}",
     ),
     specimen("huge_arguments", "Sends a megabyte of arguments with every call.", _Caller, step=_huge),
-    specimen("nested_arguments", "Sends arguments nested ten thousand deep.", _Caller, step=_nested, loops=True),
+    specimen(
+        "nested_arguments", "Sends arguments nested ten thousand deep.", _Caller, step=_make_nested_call, loops=True
+    ),
 )

@@ -114,7 +114,7 @@ async def _cancels(_number: int) -> None:
     await asyncio.sleep(1)
 
 
-async def _unmoved(_number: int) -> str:
+async def _ignore_cancellation(_number: int) -> str:
     _me().cancel()
     try:
         await asyncio.sleep(1)
@@ -150,7 +150,7 @@ TOOLS = (
         "unmoved_tool",
         "A tool that cancels the task it runs in, swallows that and returns.",
         _Working,
-        work=_unmoved,
+        work=_ignore_cancellation,
     ),
     specimen(
         "leaky_timer_tool",

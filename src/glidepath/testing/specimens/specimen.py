@@ -178,8 +178,8 @@ def failing(error: type[BaseException], *arguments: object) -> Callable[[int], N
 
 
 def _awaitable(work: Any) -> Callable[[Specimen, int], Awaitable[Any]]:
-    async def done(_self: Specimen, number: int) -> Any:
+    async def await_work(_self: Specimen, number: int) -> Any:
         answer = work(number)
         return await answer if isawaitable(answer) else answer
 
-    return done
+    return await_work

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import TypeAlias
 
 from glidepath._wire import Value, encode
-from glidepath.plurals import how_many
+from glidepath.plurals import pluralize
 from glidepath.testing.upstream.asked import AskedCall, OfferedTool
 from glidepath.testing.upstream.spoken import Spoken, SpokenCall
 from glidepath.testing.upstream.tool_use import (
@@ -95,7 +95,7 @@ def _call_against_orders(asked: AskedCall) -> SpokenCall:
 
 
 def _answer_text(conduct: Conduct, asked: AskedCall) -> str:
-    text = f"{MARKER} after {how_many(len(asked.past), 'tool call')}"
+    text = f"{MARKER} after {pluralize(len(asked.past), 'tool call')}"
     return text.ljust(conduct.tokens * 4, ".")
 
 

@@ -59,7 +59,7 @@ def _read_tools(asked: AskedCall, body: dict[str, Any]) -> None:
         name = tool.get("name") if isinstance(tool, dict) else None
         if not isinstance(name, str) or not name:
             raise IllegalRequestError(f"tools.{place}.name: Field required")
-        asked.add_block(_unmarked(tool), is_marked="cache_control" in tool)
+        asked.add_block(_drop_cache_mark(tool), is_marked="cache_control" in tool)
         if tool.get("type", "custom") == "custom":
             schema = tool.get("input_schema")
             if not isinstance(schema, dict):
@@ -114,7 +114,7 @@ def _read_system(asked: AskedCall, body: dict[str, Any]) -> None:
         if not isinstance(block, dict) or not isinstance(block.get("text"), str):
             raise IllegalRequestError("system: Input should be a valid string or a list of text blocks")
         asked.has_submit_line |= SUBMIT_LINE in block["text"]
-        asked.add_block(_unmarked(block), is_marked="cache_control" in block)
+        asked.add_block(_drop_cache_mark(block), is_marked="cache_control" in block)
 
 
 def _read_turns(asked: AskedCall, body: dict[str, Any], messages: list[Any]) -> None:
@@ -138,7 +138,7 @@ def _read_turns(asked: AskedCall, body: dict[str, Any], messages: list[Any]) -> 
         if role != "system":
             open_calls = {}
         for number, block in enumerate(blocks):
-            asked.add_block([role, _unmarked(block)], is_marked="cache_control" in block, salt=salt)
+            asked.add_block([role, _drop_cache_mark(block)], is_marked="cache_control" in block, salt=salt)
             salt = b""
             if block.get("type") == "tool_use" and role == "assistant":
                 call_id = str(block.get("id"))
@@ -241,7 +241,7 @@ def _check_marks(asked: AskedCall, body: dict[str, Any]) -> None:
         raise IllegalRequestError(f"A maximum of 4 blocks with cache_control may be provided. Found {marks}.")
 
 
-def _unmarked(block: dict[str, Any]) -> dict[str, Any]:
+def _drop_cache_mark(block: dict[str, Any]) -> dict[str, Any]:
     if "cache_control" not in block:
         return block
     return {key: value for key, value in block.items() if key != "cache_control"}
