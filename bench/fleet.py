@@ -168,7 +168,7 @@ async def hot(dsn, seconds=3.0, clients=8):
     async def ask(number, ledger, until):
         spent = 0
         while time.monotonic() < until["slots"]:
-            await ledger.slot("pilot", 100)
+            await ledger.take_slot("pilot", 100)
             counted["slots"] += 1
         while time.monotonic() < until["draws"]:
             spent += 100

@@ -22,7 +22,7 @@ from urllib.parse import quote, unquote
 
 from glidepath import Agent, Limits, tool
 from glidepath.errors import ConfigurationError, StoreError
-from glidepath.sessions.owner import free
+from glidepath.sessions.owner import is_claimable
 from glidepath.spi import Commit, Entry, Lease, Sign
 from glidepath.testing import ScriptedModel, call, say
 
@@ -78,7 +78,7 @@ class FolderStore:
         return entry
 
     def unheld(self, session_id: str, entry: dict[str, Any]) -> None:
-        if not free(entry["owner"], entry["expires"], time.time()):  # an owner that is dead is not waited for
+        if not is_claimable(entry["owner"], entry["expires"], time.time()):  # an owner that is dead is not waited for
             raise StoreError(f"session {session_id!r} has a run in flight", kind="busy")
 
     # --- the contract ---------------------------------------------------------------------------------------------

@@ -165,13 +165,13 @@ def keywords():
 
 
 def setters():
-    from glidepath.setting import sentence
+    from glidepath.setting import describe_setting
 
     lines = []
     for owner in OWNERS:
         for name, kind, one, _ in declarations(owner):
             value = f"value: {given(kind, one)}" + (" = ..." if one.kind == "bool" else "")
-            lines += [f"    def {name}(self, {value}) -> Self:", f'        """{sentence(one)}"""']
+            lines += [f"    def {name}(self, {value}) -> Self:", f'        """{describe_setting(one)}"""']
     return SETTERS + "\n".join(lines) + "\n"
 
 

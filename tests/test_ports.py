@@ -2,7 +2,7 @@
 
 from glidepath.sessions import MemoryStore
 from glidepath.spi import SessionStore, WalletStore
-from glidepath.spi.ports import offers
+from glidepath.spi.ports import is_implementing
 from glidepath.spi.sessions import Inbox
 
 
@@ -18,7 +18,7 @@ class Wrapper:
 
 def test_a_wrapper_that_passes_methods_on_offers_what_is_inside():
     wrapped = Wrapper(MemoryStore())
-    assert [offers(wrapped, port) for port in (SessionStore, WalletStore, Inbox)] == [True] * 3
+    assert [is_implementing(wrapped, port) for port in (SessionStore, WalletStore, Inbox)] == [True] * 3
 
 
 def test_an_object_without_all_the_methods_and_a_class_do_not():
@@ -26,4 +26,4 @@ def test_an_object_without_all_the_methods_and_a_class_do_not():
         async def claim(self, session_id, owner, *, create=True):
             raise NotImplementedError
 
-    assert [offers(one, SessionStore) for one in (Half(), MemoryStore, None, object())] == [False] * 4
+    assert [is_implementing(one, SessionStore) for one in (Half(), MemoryStore, None, object())] == [False] * 4

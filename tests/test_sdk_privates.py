@@ -14,8 +14,8 @@ from glidepath.sdk_privates import (
     google_connection,
     is_launched,
     learn_alt_enter,
+    set_platform_header,
     stop_events,
-    with_platform,
 )
 
 
@@ -23,14 +23,14 @@ from glidepath.sdk_privates import (
 def test_a_client_gets_its_platform_without_a_thread(sdk, client):
     made = getattr(pytest.importorskip(sdk), client)(api_key="k")
     before = threading.active_count()
-    assert isinstance(with_platform(made, sdk)._platform, str)
+    assert isinstance(set_platform_header(made, sdk)._platform, str)
     assert threading.active_count() == before
 
 
 def test_a_client_without_a_platform_is_left_alone():
     pytest.importorskip("openai")
     client = SimpleNamespace()
-    assert with_platform(client, "openai") is client
+    assert set_platform_header(client, "openai") is client
     assert vars(client) == {}
 
 

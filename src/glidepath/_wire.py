@@ -85,7 +85,7 @@ class Record(msgspec.Struct):
     """A mutable record for what lives only while something happens: made quickly, never written."""
 
 
-def foreign(value: object) -> Any:
+def dump_foreign_model(value: object) -> Any:
     """The plain data of another library's model, by duck typing; raises `TypeError` for anything else."""
     dump = getattr(type(value), "model_dump", None)
     try:
@@ -96,7 +96,7 @@ def foreign(value: object) -> Any:
     raise TypeError(f"Encoding objects of type {type(value).__name__} is unsupported")
 
 
-_encoder = msgspec.json.Encoder(decimal_format="string", enc_hook=foreign)
+_encoder = msgspec.json.Encoder(decimal_format="string", enc_hook=dump_foreign_model)
 
 
 def encode(value: object) -> bytes:
@@ -135,7 +135,7 @@ def digest(value: object) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:32]
 
 
-def pretty(value: object) -> bytes:
+def format_json(value: object) -> bytes:
     """JSON for people: indented, one item a line."""
     return msgspec.json.format(encode(value), indent=2)
 
@@ -145,7 +145,7 @@ def encoder(*, enc_hook: Callable[[Any], Any] | None = None) -> Callable[[object
     return msgspec.json.Encoder(decimal_format="string", enc_hook=enc_hook).encode
 
 
-def plain(value: object, *, enc_hook: Callable[[Any], Any] | None = None) -> Any:
+def to_plain_data(value: object, *, enc_hook: Callable[[Any], Any] | None = None) -> Any:
     """The plain-data form (dict, list, str, number, bool, None) of a value."""
 
     def read(unknown: object) -> Any:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from glidepath._wire import WireError, replace
 from glidepath.messages import Message, codec
 from glidepath.plurals import pluralize
-from glidepath.run import Opinion, about, opinion, report, take_all, to_read
+from glidepath.run import Opinion, ask_until_opinion, make_context, report, take_all, to_read
 from glidepath.spi import PollContext
 from glidepath.spi.hooks import as_message
 
@@ -28,9 +28,11 @@ def poll(run: Run, hook: str) -> Awaitable[bool] | None:
     if not pairs:
         return None
     turn, voices = run.turn, iter(pairs)
-    known = turn.contexts.get(PollContext) or about(run, PollContext, messages=to_read(run, run.transcript.messages))
+    known = turn.contexts.get(PollContext) or make_context(
+        run, PollContext, messages=to_read(run, run.transcript.messages)
+    )
     context = replace(known, iteration=turn.iterations)
-    heard = opinion(run, hook, voices, context)
+    heard = ask_until_opinion(run, hook, voices, context)
     return None if heard is None else _poll_rest(run, hook, voices, context, heard)
 
 
@@ -47,7 +49,7 @@ async def _poll_rest(
             report(run, hook, said.name, said.fault, "skipped")
         else:
             _keep(run, hook, said.name, said.answer)
-        heard = opinion(run, hook, voices, context)
+        heard = ask_until_opinion(run, hook, voices, context)
     return len(run.transcript.waiting) > before
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 
 from glidepath.errors import close_to
 
-__all__ = ["OF_AGENTS", "OF_RESULTS", "no_attribute"]
+__all__ = ["OF_AGENTS", "OF_RESULTS", "make_attribute_error"]
 
 OF_AGENTS = {
     **dict.fromkeys(
@@ -28,7 +28,7 @@ OF_RESULTS = {
 }
 
 
-def no_attribute(owner: type, name: str, elsewhere: Mapping[str, str], known: Iterable[str]) -> AttributeError:
+def make_attribute_error(owner: type, name: str, elsewhere: Mapping[str, str], known: Iterable[str]) -> AttributeError:
     """The error for an attribute that is not there, with the one that was probably meant."""
     meant = elsewhere.get(name) or (None if name.startswith("_") else close_to(name, known))
     hint = f"; use {meant}" if meant else ""

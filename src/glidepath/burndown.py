@@ -30,7 +30,7 @@ class Use(Record):
 
     def points(self) -> tuple[BurnPoint, ...]:
         """At most a hundred of the replies; the last one is always among them."""
-        starts = [FIGURES * place for place in some_places(len(self.burnt) // FIGURES, _MOST_POINTS)]
+        starts = [FIGURES * place for place in pick_places(len(self.burnt) // FIGURES, _MOST_POINTS)]
         rows = [self.burnt[start : start + FIGURES] for start in starts]
         return tuple(
             [
@@ -56,10 +56,10 @@ class Burn(Record):
 
     def headline(self) -> str:
         """What was used of the limit, in one line."""
-        used = f"{self.name}: {_figure(self.used[-1])}"
+        used = f"{self.name}: {_format_figure(self.used[-1])}"
         if self.limit is None:
             return f"{used}{self.note}, no limit"
-        return f"{used} of {_figure(self.limit)} ({_percent(self.share)}){self.note}"
+        return f"{used} of {_format_figure(self.limit)} ({_format_percent(self.share)}){self.note}"
 
 
 def text_burndown(burns: Sequence[Burn], *, labels: Sequence[str] = (), rows: int = _ROWS) -> list[str]:
@@ -73,10 +73,10 @@ def text_burndown(burns: Sequence[Burn], *, labels: Sequence[str] = (), rows: in
         if limit and round(_BAR * max(burn.used) / limit):
             names = labels or [f"turn {turn + 1:>4}" for turn in range(len(burn.used))]
             wide = max(map(len, names))
-            for place in some_places(len(burn.used), rows):
+            for place in pick_places(len(burn.used), rows):
                 left = max(limit - burn.used[place], 0.0)
                 bar = "#" * round(_BAR * left / limit)
-                lines.append(f"  {names[place]:<{wide}} |{bar:<{_BAR}}| {_figure(left)} left")
+                lines.append(f"  {names[place]:<{wide}} |{bar:<{_BAR}}| {_format_figure(left)} left")
         lines.append("")
     return lines[:-1]
 
@@ -118,7 +118,7 @@ def svg_burndown(burns: Sequence[Burn], *, then: str = "") -> str:
         color = _COLORS[number % len(_COLORS)]
         points = [(0.0, 1.0)] + [
             ((turn + 1) / len(burn.used), max(0.0, 1 - burn.used[turn] / limit))
-            for turn in some_places(len(burn.used), 200)
+            for turn in pick_places(len(burn.used), 200)
         ]
         line = " ".join(f"{_LEFT + wide * x:.1f},{bottom - _HIGH * y:.1f}" for x, y in points)
         row = bottom + 30 + _LINE * number
@@ -128,7 +128,7 @@ def svg_burndown(burns: Sequence[Burn], *, then: str = "") -> str:
             f"{escape(burn.headline())}</text>"
         )
     tall = bottom + 30 + _LINE * len(limited)
-    axis = f'<text x="{_LEFT + wide}" y="{bottom + 14}" text-anchor="end">{_last_turn(burns)}{then}</text>'
+    axis = f'<text x="{_LEFT + wide}" y="{bottom + 14}" text-anchor="end">{_describe_last_turn(burns)}{then}</text>'
     return (
         f'<svg viewBox="0 0 {_WIDE} {tall}" style="max-width:{_WIDE}px;width:100%" '
         f'role="img" aria-label="what was left of each limit" font-family="sans-serif" font-size="12" '
@@ -145,21 +145,21 @@ def notebook_card(head: str, cause: str, text: str, burn: Sequence[BurnPoint], l
     return f"<div><b>{escape(head)}</b>{cause}{shown}{svg_of_points(burn, limits)}</div>"
 
 
-def _last_turn(burns: Sequence[Burn]) -> str:
+def _describe_last_turn(burns: Sequence[Burn]) -> str:
     turns = next((burn.used for burn in burns if burn.name == "turns" and burn.used), None)
-    return f"reply {max(len(burn.used) for burn in burns)}" if turns is None else f"turn {_figure(turns[-1])}"
+    return f"reply {max(len(burn.used) for burn in burns)}" if turns is None else f"turn {_format_figure(turns[-1])}"
 
 
-def some_places(count: int, most: int) -> list[int]:
+def pick_places(count: int, most: int) -> list[int]:
     """At most this many places of a long row, evenly spaced, the first and the last among them."""
     if count <= most:
         return list(range(count))
     return sorted({round(place * (count - 1) / (most - 1)) for place in range(most)})
 
 
-def _percent(share: float) -> str:
+def _format_percent(share: float) -> str:
     return "<1%" if 0 < share < 0.01 else f"{share:.0%}"  # noqa: PLR2004 - percent
 
 
-def _figure(number: float) -> str:
+def _format_figure(number: float) -> str:
     return f"{number:,.0f}" if number == int(number) or abs(number) >= 1_000 else f"{number:.4g}"  # noqa: PLR2004

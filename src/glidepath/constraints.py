@@ -87,7 +87,7 @@ async def _await_answer(answer: Awaitable[Any]) -> Any:
     return _OK if said is None else said
 
 
-def _positive(value: object, field: str) -> None:
+def _check_positive(value: object, field: str) -> None:
     number = value if isinstance(value, int | float | Decimal) and not isinstance(value, bool) else 0
     if (isinstance(number, Decimal) and number.is_nan()) or not 0 < number < FOREVER:
         raise ConfigurationError(f"{field} must be a finite number greater than 0, not {short_repr(value, 100)}")
@@ -100,7 +100,7 @@ class MaxIterationConstraint(_BuiltIn):
     state: ClassVar[AgentState] = AgentState.MAX_STEPS
 
     def __init__(self, max_iterations: int) -> None:
-        _positive(max_iterations, "max_iterations")
+        _check_positive(max_iterations, "max_iterations")
         self.max_iterations = max_iterations
 
     def check(self, context: ResourceContext) -> ResourceValidation:
@@ -121,7 +121,7 @@ class TokenBudgetConstraint(_BuiltIn):
     limit, metered = "max_tokens", True
 
     def __init__(self, max_tokens: int) -> None:
-        _positive(max_tokens, "max_tokens")
+        _check_positive(max_tokens, "max_tokens")
         self.max_tokens = max_tokens
 
     def check(self, context: ResourceContext) -> ResourceValidation:
@@ -147,7 +147,7 @@ class CostLimitConstraint(_BuiltIn):
             raise ConfigurationError(
                 f"max_cost must be an amount in dollars such as '0.50', not {short_repr(max_cost, 100)}"
             ) from None
-        _positive(cost, "max_cost")
+        _check_positive(cost, "max_cost")
         self.max_cost = cost
 
     def check(self, context: ResourceContext) -> ResourceValidation:
@@ -168,7 +168,7 @@ class ToolCallLimitConstraint(_BuiltIn):
     state: ClassVar[AgentState] = AgentState.MAX_STEPS
 
     def __init__(self, max_tool_calls: int) -> None:
-        _positive(max_tool_calls, "max_tool_calls")
+        _check_positive(max_tool_calls, "max_tool_calls")
         self.max_tool_calls = max_tool_calls
 
     def check(self, context: ResourceContext) -> ResourceValidation:
@@ -189,9 +189,9 @@ class TimeoutConstraint(_BuiltIn):
     state: ClassVar[AgentState] = AgentState.TIMED_OUT
 
     def __init__(self, timeout: float, landing_seconds: float = 0.0) -> None:
-        _positive(timeout, "timeout")
+        _check_positive(timeout, "timeout")
         if landing_seconds != 0:
-            _positive(landing_seconds, "landing_seconds")
+            _check_positive(landing_seconds, "landing_seconds")
         self.timeout = timeout
         self.landing_seconds = landing_seconds
 
@@ -230,15 +230,15 @@ class KillSwitchConstraint(_BuiltIn):
             self._path = os.fspath(switch)
             if not isinstance(self._path, str) or not self._path or "\0" in self._path:
                 raise ConfigurationError(f"switch must be the path of a file, not {switch!r:.100}")
-            self.look: Callable[[], bool] = self._file_exists
+            self.read: Callable[[], bool] = self._file_exists
         elif hasattr(switch, "is_set"):
-            self.look = switch.is_set
+            self.read = switch.is_set
         elif inspect.iscoroutinefunction(switch):
             raise ConfigurationError(
                 "switch must be a plain function, not async: to wait, write a constraint with check_every"
             )
         elif callable(switch):
-            self.look = switch
+            self.read = switch
         else:
             raise ConfigurationError(f"switch must be an event, a path or a function, not {switch!r:.100}")
         self.may_block = self._path is not None
@@ -253,11 +253,11 @@ class KillSwitchConstraint(_BuiltIn):
         try:
             os.stat(path, follow_symlinks=True)  # noqa: PTH116 - called at every checkpoint; os.stat is quicker
         except FileNotFoundError:
-            self._look_for_folder(os.path.dirname(path) or ".")  # noqa: PTH120
+            self._check_folder(os.path.dirname(path) or ".")  # noqa: PTH120
             return False
         return True
 
-    def _look_for_folder(self, folder: str) -> None:
+    def _check_folder(self, folder: str) -> None:
         """A missing file is not thrown; but a folder that was there and is gone is a share that is gone."""
         try:
             os.stat(folder)  # noqa: PTH116
@@ -269,16 +269,16 @@ class KillSwitchConstraint(_BuiltIn):
 
     def lookout(self) -> KillSwitchPoller:
         """How the running event loop sees it: what was read last, for all runs of the loop."""
-        return self._lookouts.here(self)
+        return self._lookouts.for_running_loop(self)
 
     def check(self, context: ResourceContext) -> ResourceValidation:  # noqa: ARG002 - the switch does not look at the run
         """Violated when the switch is thrown."""
-        return ResourceValidation.violation("the kill switch was thrown") if self.look() else _OK
+        return ResourceValidation.violation("the kill switch was thrown") if self.read() else _OK
 
     async def validate(self, context: ResourceContext) -> ResourceValidation:  # noqa: ARG002
         """Violated when the switch is thrown; one that cannot be read holds up the run elsewhere."""
         lookout = self.lookout()
-        if not (self.may_block and lookout.recent()):
+        if not (self.may_block and lookout.is_recent()):
             answer = lookout.answer()
             if answer is not None:
                 await answer
@@ -293,7 +293,7 @@ class KillSwitchConstraint(_BuiltIn):
     def thrown(self) -> bool:
         """True when the switch is thrown, as far as is known; a switch that cannot be read counts as thrown."""
         try:
-            return bool(self.look())
+            return bool(self.read())
         except Exception:
             return True
 

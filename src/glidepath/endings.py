@@ -12,12 +12,12 @@ from glidepath.ask.booking import SLICE
 from glidepath.errors import ModelError, RefusedError, describe_error
 from glidepath.events import GuardTripped, HookFailed, RunPaused
 from glidepath.execute import answer_open_calls
-from glidepath.guards.truncation import stitch
-from glidepath.landing.ladder import explain_not_executed, fit_output, land, summary
-from glidepath.messages import StopReason, visible
+from glidepath.guards.truncation import join_parts
+from glidepath.landing.ladder import explain_not_executed, fit_output, land, summarize_work
+from glidepath.messages import StopReason, is_visible
 from glidepath.outcome import AgentState, LoopOutcome, ResultKind, StopCause
 from glidepath.plaintext import NAME as FALLBACK
-from glidepath.plaintext import nudge, speak, take_as_call
+from glidepath.plaintext import make_nudge, take_as_call, use_text_as_result
 from glidepath.plurals import pluralize
 from glidepath.run import Ending, Touchdown, Verdict
 from glidepath.run.error_log import log_error
@@ -36,13 +36,13 @@ def append_reply(run: Run, reply: Reply) -> None:
     text, answer = reply.text, run.answer
     run.turn.take(reply.message)
     if answer.parts:
-        answer.keep_text(stitch([*answer.parts, text]))
+        answer.keep_text(join_parts([*answer.parts, text]))
         if reply.calls:
             answer.start_over()  # it kept working: what it writes from now on is a new text
-    elif text[:1].isalnum() or visible(text):
+    elif text[:1].isalnum() or is_visible(text):
         answer.replace_text(text)  # the best so far
     if run.plan.config.plain_text_terminal_fallback_tool is not None:
-        _look_for_delivery(run, reply)
+        _take_plain_text_delivery(run, reply)
     run.spend.mark(run.watch.time(), run.meter)
     run.add(reply.message, reply.size)
     if reply.cut:
@@ -57,7 +57,7 @@ def append_reply(run: Run, reply: Reply) -> None:
         raise Touchdown(Verdict(state=AgentState.BUDGET_EXCEEDED, cause=cause))
 
 
-def _look_for_delivery(run: Run, reply: Reply) -> None:
+def _take_plain_text_delivery(run: Run, reply: Reply) -> None:
     """Plain text may count as a call of the fallback tool: then the call is part of the reply."""
     if reply.calls:
         run.answer.keep_plain_text(0, "")
@@ -89,7 +89,7 @@ def deliver(run: Run) -> Ending:
         try:
             output = fit_output(run)
         except OutputError as error:
-            return failure(run, "output_type", f"the answer does not fit output_type: {error}")
+            return make_failure(run, "output_type", f"the answer does not fit output_type: {error}")
     return Ending(state=AgentState.COMPLETED, outcome=outcome, cause=cause, text=text, output=output)
 
 
@@ -106,7 +106,7 @@ def _ask_again(run: Run) -> bool:
         run.answer.ask_for_format(asked=True)
         run.emit(GuardTripped, "output_type", "recover", str(error))
         complaint = output.complaint(str(error), run.plan.config.texts)
-        run.transcript.tell_later("output_repair", "output_type", complaint)
+        run.transcript.queue_notice("output_repair", "output_type", complaint)
         return True
     run.answer.ask_for_format(asked=False)
     return False
@@ -114,14 +114,14 @@ def _ask_again(run: Run) -> bool:
 
 async def finish_without_calls(run: Run, reply: Reply) -> Ending | None:
     """A reply without tool calls: rescue it, follow it up, or be done. None: the run continues."""
-    ending = _beyond_rescue(run, reply)
-    if ending is not None or _continues(run, reply):
+    ending = _end_without_rescue(run, reply)
+    if ending is not None or _is_continued(run, reply):
         return ending
-    recovery = _rescue(run, reply) or _ask_for_call(run, reply)
+    recovery = _find_recovery(run, reply) or _ask_for_call(run, reply)
     if recovery is not None and recovery.fail is not None:
-        return failure(run, recovery.reason, recovery.fail)
+        return make_failure(run, recovery.reason, recovery.fail)
     if recovery is not None:
-        run.transcript.tell_later(recovery.reason, recovery.reason, recovery.message)
+        run.transcript.queue_notice(recovery.reason, recovery.reason, recovery.message)
         if reply.truncated:
             run.answer.continue_with(reply.text)
     elif reply.truncated:
@@ -131,7 +131,7 @@ async def finish_without_calls(run: Run, reply: Reply) -> Ending | None:
         return None
     elif not await _has_follow_up(run) and not run.transcript.waiting:
         return deliver(run)
-    run.answer.rescue()
+    run.answer.count_rescue()
     if not reply.truncated:
         run.answer.start_over()
     return None
@@ -143,7 +143,7 @@ async def _has_follow_up(run: Run) -> bool:
     return messages is not None and await messages
 
 
-def _continues(run: Run, reply: Reply) -> bool:
+def _is_continued(run: Run, reply: Reply) -> bool:
     """True for a reply that the provider has only paused: the next turn sends it back, and it is continued."""
     if reply.message.stop_reason is not StopReason.PAUSE_TURN:
         return False
@@ -151,17 +151,17 @@ def _continues(run: Run, reply: Reply) -> bool:
     return True
 
 
-def _beyond_rescue(run: Run, reply: Reply) -> Ending | None:
+def _end_without_rescue(run: Run, reply: Reply) -> Ending | None:
     """A refusal, a text that counts as a delivery, or one silent stop too many."""
     budget = run.plan.config.empty_outcome_retry_budget
     if reply.refused:
         answer_open_calls(run, ResultKind.SKIPPED, explain_not_executed(run, "the reply was a refusal"))
         return deliver(run)
     if run.plan.config.plain_text_terminal_fallback_tool is not None and (spoken := run.turn.open_calls()):
-        speak(run, spoken[0])
+        use_text_as_result(run, spoken[0])
         return deliver(run)
     if budget is not None and run.answer.empty_outcomes >= budget:
-        return failure(
+        return make_failure(
             run, "empty_outcome", f"no tool was called {pluralize(run.answer.empty_outcomes + 1, 'time')} in a row"
         )
     return None
@@ -171,15 +171,15 @@ def _ask_for_call(run: Run, reply: Reply) -> Recovery | None:
     """Ask for the call of the fallback tool, where that is wanted and has not failed before."""
     if run.plan.config.plain_text_terminal_fallback_tool is None or reply.truncated or run.descent.verdict is not None:
         return None
-    message = nudge(run)
+    message = make_nudge(run)
     return None if message is None else Recovery(reason=FALLBACK, message=message)
 
 
-def _rescue(run: Run, reply: Reply) -> Recovery | None:
+def _find_recovery(run: Run, reply: Reply) -> Recovery | None:
     """The first stop guard that can rescue this ending."""
     stops = run.guards.stops
     if stops is None:
-        if not reply.truncated and visible(reply.text):
+        if not reply.truncated and is_visible(reply.text):
             return None  # none of them has anything to say, and none has counted anything
         stops = run.guards.watch_stops(run.plan.make_stop_guards(run.guards.home))
     stop = Stop(
@@ -218,7 +218,7 @@ def refuse_cut_calls(run: Run) -> Ending | None:
 
 def _cut_off(run: Run, reason: str) -> Ending:
     cause = StopCause(source="truncation", action="cut_off", reason=reason)
-    text = run.answer.text or summary(run)
+    text = run.answer.text or summarize_work(run)
     return Ending(state=AgentState.COMPLETED, outcome=LoopOutcome.CUT_OFF, cause=cause, text=text, partial=True)
 
 
@@ -241,14 +241,14 @@ def fail_run(run: Run, error: ModelError) -> Ending:
         run.turn.stop(StopReason.REFUSAL)
     elif run.turn.stop_reason is None or run.turn.is_open:
         run.turn.stop(StopReason.ERROR)
-    return failure(run, "provider", describe_error(error), error=type(error).__name__)
+    return make_failure(run, "provider", describe_error(error), error=type(error).__name__)
 
 
-def failure(run: Run, source: str, reason: str, **metrics: object) -> Ending:
+def make_failure(run: Run, source: str, reason: str, **metrics: object) -> Ending:
     """ERROR/FAILED, with the best text so far."""
     run.close_turn()
     cause = StopCause(source=source, action="fail", reason=reason, metrics=metrics)
-    text = run.answer.text or summary(run)
+    text = run.answer.text or summarize_work(run)
     return Ending(state=AgentState.ERROR, outcome=LoopOutcome.FAILED, cause=cause, text=text, partial=True)
 
 
@@ -273,4 +273,4 @@ async def end_after_defect(run: Run, defect: BaseException) -> Ending:
         _log.error(
             "%s: %s, while it was shut down after %s", run.run_id, describe_error(another), describe_error(defect)
         )
-    return failure(run, "internal", describe_error(defect))
+    return make_failure(run, "internal", describe_error(defect))

@@ -203,7 +203,7 @@ class RunInterrupted(KeyboardInterrupt):
 
 
 @contextmanager
-def readable() -> Iterator[None]:
+def translate_read_errors() -> Iterator[None]:
     """Read foreign objects at construction: whatever they raise becomes a `ConfigurationError`, except Ctrl-C."""
     try:
         yield

@@ -72,7 +72,7 @@ def _is_seen() -> bool:
 def format_error(error: BaseException) -> str:
     """The traceback of an error as text, with its causes and, of a group, its errors; never raises."""
     try:
-        return "".join(_chain(error, 0))[-LONGEST:]
+        return "".join(_iterate_chain(error, 0))[-LONGEST:]
     except KeyboardInterrupt:
         raise
     except BaseException:  # its class, or the code that it points to, is stranger than we thought
@@ -82,7 +82,7 @@ def format_error(error: BaseException) -> str:
 def place_of(error: BaseException) -> str:
     """The module and line that raised it, such as `app.tools:42`: the innermost line that is not a library's."""
     found = ""
-    step: Any = _slot(error, "__traceback__")
+    step: Any = _read_slot(error, "__traceback__")
     while step is not None:
         frame = step.tb_frame
         module = frame.f_globals.get("__name__")
@@ -99,7 +99,7 @@ def _is_library(path: str, module: str) -> bool:
     return library or module.partition(".")[0] == "glidepath"
 
 
-def _chain(error: BaseException, depth: int) -> Iterator[str]:
+def _iterate_chain(error: BaseException, depth: int) -> Iterator[str]:
     """The texts of an error and of what led to it, the oldest first."""
     links: list[tuple[BaseException, str]] = []
     after, seen = "", set[int]()
@@ -107,20 +107,20 @@ def _chain(error: BaseException, depth: int) -> Iterator[str]:
     while one is not None and id(one) not in seen and len(links) <= MOST_LINKS:
         links.append((one, after))
         seen.add(id(one))
-        cause = _slot(one, "__cause__")
+        cause = _read_slot(one, "__cause__")
         after = _CONTEXT if cause is None else _CAUSE
-        one = cause if cause is not None or _slot(one, "__suppress_context__") else _slot(one, "__context__")
+        one = cause if cause is not None or _read_slot(one, "__suppress_context__") else _read_slot(one, "__context__")
     if len(links) > MOST_LINKS:
         yield "[earlier errors are left out]\n"
         links.pop()
     for link, then in reversed(links):
-        yield from _single(link, depth)
+        yield from _describe_one_error(link, depth)
         yield then
 
 
-def _single(error: BaseException, depth: int) -> Iterator[str]:
+def _describe_one_error(error: BaseException, depth: int) -> Iterator[str]:
     """The frames, the text and the notes of one error; of a group, its errors."""
-    frames = _slot(error, "__traceback__")
+    frames = _read_slot(error, "__traceback__")
     if frames is not None:
         yield "Traceback (most recent call last):\n"
         yield from traceback.format_tb(frames, limit=-MOST_FRAMES)
@@ -133,8 +133,8 @@ def _single(error: BaseException, depth: int) -> Iterator[str]:
         members = inner_errors(error)
         for number, member in enumerate(members[:MOST_MEMBERS], 1):
             yield f"  +---------------- {number} of {len(members)}\n"
-            yield from [f"  | {line}\n" for line in "".join(_chain(member, depth + 1)).splitlines()]
+            yield from [f"  | {line}\n" for line in "".join(_iterate_chain(member, depth + 1)).splitlines()]
 
 
-def _slot(error: BaseException, name: str) -> Any:
+def _read_slot(error: BaseException, name: str) -> Any:
     return BaseException.__dict__[name].__get__(error)

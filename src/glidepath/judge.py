@@ -27,7 +27,7 @@ from glidepath.outcome import (
     StopCause,
     ValidationRecord,
 )
-from glidepath.run import CallScope, Stopped, Touchdown, Verdict, Why, interruptible_within
+from glidepath.run import CallScope, Stopped, Touchdown, Verdict, Why, await_interruptibly_within
 from glidepath.run.error_log import log_error
 from glidepath.run.hooks import check_survivable, to_read
 from glidepath.run.inside import ASKED, recall
@@ -61,7 +61,7 @@ async def judge(run: Run, checkpoint: str) -> None:
     verdict = await (_walk(run) if not run.plan.custom else _walk_inside(run))
     # The first gentle verdict stands, so that the result names what came first; a hard one overrules it.
     if verdict is not None and (run.descent.verdict is None or not verdict.gentle):
-        run.descent.condemn(verdict)
+        run.descent.land_at_next_checkpoint(verdict)
     if run.descent.verdict is not None and (checkpoint is not AFTER_MODEL or not run.descent.verdict.gentle):
         raise Touchdown(run.descent.verdict)
     # The timer may be late on a busy loop, and nothing new may start after the deadline.
@@ -142,9 +142,9 @@ async def _walk(run: Run) -> Verdict | None:
                 note(run, record_of(skipped.name, context, ResourceAction.ALLOW, passed, skipped=True))
             break
     if run.audit.warned:
-        for name, _ in _holding(chain, answers):
+        for name, _ in _list_holding_constraints(chain, answers):
             if name in run.audit.warned:
-                run.audit.calm(name)
+                run.audit.note_holding(name)
                 _log.info("%s: %s: holds again", run.run_id, name)
     run.audit.record_answers((context, quiet, chain, answers))
     if worst is None or worst[0].severity < ResourceAction.GRACEFUL_EXIT.severity:
@@ -225,7 +225,7 @@ async def _conclude(run: Run, constraint: ResourceConstraint, answer: object) ->
         if answer.__class__ is _Begun:
             if answer.error is not None:
                 raise answer.error
-            validation = await interruptible_within(
+            validation = await await_interruptibly_within(
                 answer.work, run.watch, run.plan.config.constraint_timeout, answer.waiting
             )
         return weigh_answer(constraint, validation)
@@ -255,7 +255,7 @@ def weigh_answer(constraint: ResourceConstraint, validation: object) -> Weighed:
         raise TypeError(f"on_violation returned {type(action).__name__}, not ResourceAction")
     if type(state) is not AgentState or state not in _LIMITED:
         raise TypeError(f"its state is {short_repr(state)}, which is not a valid end state for a limit")
-    return plain(validation), action, state
+    return to_plain_validation(validation), action, state
 
 
 def make_crash_verdict(run: Run, constraint: ResourceConstraint, reason: str) -> Weighed:
@@ -264,29 +264,29 @@ def make_crash_verdict(run: Run, constraint: ResourceConstraint, reason: str) ->
     return ResourceValidation.violation(reason), ResourceAction.GRACEFUL_EXIT, AgentState.ERROR
 
 
-def plain(validation: ResourceValidation) -> ResourceValidation:
+def to_plain_validation(validation: ResourceValidation) -> ResourceValidation:
     """A validation as it can be kept, sent and written, whatever a constraint has put in; its figures are copied."""
     reason: Any = validation.reason
     notice: Any = validation.notice
     return ResourceValidation(
         validation.violated,
         clean(reason if isinstance(reason, str) else short_repr(reason)),
-        _figures(validation.metrics),
+        _clean_metrics(validation.metrics),
         clean(notice) if isinstance(notice, str) else None,
     )
 
 
-def _figures(metrics: Any) -> dict[str, Any]:
+def _clean_metrics(metrics: Any) -> dict[str, Any]:
     try:
         items = islice(metrics.items(), MOST_FIGURES)  # its own mapping may have no end
-        return {clean(key if isinstance(key, str) else short_repr(key)): _figure(value) for key, value in items}
+        return {clean(key if isinstance(key, str) else short_repr(key)): _clean_metric(value) for key, value in items}
     except KeyboardInterrupt:
         raise
     except BaseException:  # no mapping at all
         return {} if metrics is None else {"metrics": clean(short_repr(metrics))}
 
 
-def _figure(value: object) -> Any:
+def _clean_metric(value: object) -> Any:
     if isinstance(value, str):
         return clean(value)
     try:
@@ -309,7 +309,9 @@ def _is_news(run: Run, record: ValidationRecord) -> bool:
     return True
 
 
-def _holding(chain: Chain, answers: Sequence[ResourceValidation | None]) -> list[tuple[str, ResourceValidation]]:
+def _list_holding_constraints(
+    chain: Chain, answers: Sequence[ResourceValidation | None]
+) -> list[tuple[str, ResourceValidation]]:
     """The constraints that were asked and hold, by name."""
     asked = zip(chain, answers, strict=False)
     return [(constraint.name, answer) for constraint, answer in asked if answer is not None]
@@ -331,8 +333,8 @@ def note(run: Run, record: ValidationRecord) -> None:
         validation.metrics,
         record.skipped,
     )
-    if validation.notice and run.descent.tell_once(record.constraint, validation.notice):
-        run.transcript.tell_later("constraint", record.constraint, validation.notice)
+    if validation.notice and run.descent.is_first_notice(record.constraint, validation.notice):
+        run.transcript.queue_notice("constraint", record.constraint, validation.notice)
 
 
 def record_verdict(run: Run, verdict: Verdict) -> None:
@@ -355,11 +357,14 @@ def verdict_of(action: ResourceAction, state: AgentState, name: str, validation:
     return Verdict(state=state, cause=cause, gentle=gentle, cut=cut)
 
 
-def last_validations(run: Run) -> tuple[ValidationRecord, ...]:
+def collect_last_validations(run: Run) -> tuple[ValidationRecord, ...]:
     """The constraints that passed at the last checkpoint. Built-ins that were not asked then are asked now."""
     fine = not run.meter.attention and not run.audit.violations  # the ledger knows without asking
     context, quiet, chain, said = run.audit.passing or (context_of(run), True, (), ())
-    passing = [(name, answer if answer is _OK else plain(answer)) for name, answer in _holding(chain, said)]
+    passing = [
+        (name, answer if answer is _OK else to_plain_validation(answer))
+        for name, answer in _list_holding_constraints(chain, said)
+    ]
     answers: list[tuple[str, ResourceValidation]] = []
     for constraint in run.plan.metered if quiet else ():
         # The built-in ones' `validate` does nothing but call `check`.

@@ -233,9 +233,9 @@ class Meter:
         # At the latest where counting stops: so that is looked at only where a limit is near, too.
         self.tokens_soft: float = min(self.tokens_wire - self.near_tokens, SATURATED)
         self.money_soft: float = min(self.money_wire - self.near_money, SATURATED)
-        self.look()
+        self.update_near_flag()
 
-    def look(self) -> None:
+    def update_near_flag(self) -> None:
         """Note whether anything of this node is near its limit: one flag, because it is asked three times a turn."""
         self.attention: bool = (
             self.tokens + self.aside_tokens >= self.tokens_soft
@@ -243,7 +243,7 @@ class Meter:
             or self.tool_calls >= self.calls_wire
         )
 
-    def saturate(self) -> None:
+    def mark_saturated(self) -> None:
         """Something is near its limit, or beyond what can be counted: no report, however high, breaks a store."""
         self.attention, self.tokens, self.money = True, min(self.tokens, SATURATED), min(self.money, SATURATED)
 
@@ -272,7 +272,7 @@ class Meter:
             for node in parent.lineage:
                 node.aside_tokens += landing.tokens
                 node.aside_money += landing.money
-                node.look()
+                node.update_near_flag()
             for node in self.lineage:
                 node.reserved_tokens += first.tokens
                 node.reserved_money += first.money
@@ -287,7 +287,7 @@ class Meter:
         with self.tree.lock:
             return smallest_of(start_rooms(self, self.tree.back_without(self, around)), now=False, ahead=True)
 
-    def adopt(self) -> Refusal | None:
+    def count_descendant(self) -> Refusal | None:
         """Count a spawned run among the descendants of all its ancestors; a refusal when it is one too many."""
         parent = self.parent
         assert parent is not None  # noqa: S101 - for the type checker
@@ -354,7 +354,7 @@ class Meter:
                 # that trades goes ahead: it gives up a pledge, which no call in the queue has counted on.
                 if not queued and trading is None and tree.has_calls():
                     return Refusal(resource="queue", limit=0, used=0, room=1)
-                short = self.lack(tokens, money, trading, fair=True) if tree.has_starts() else None
+                short = self.find_lack(tokens, money, trading, fair=True) if tree.has_starts() else None
                 if short is not None:
                     return short
             # Every node is asked before any is changed: a refusal halfway up must leave nothing behind.
@@ -374,16 +374,16 @@ class Meter:
             if trading is not None:
                 trading.open = False
                 if trading.pledged:
-                    trading.redeem()
+                    trading.redeem_pledge()
         return Reservation(self, tokens, money)
 
     def _refuse(self, tokens: int, money: int, turns: int, trading: Reservation | None) -> Refusal:
         for node in self.lineage:
             if node.turns + turns > node.turns_wire:
                 return Refusal(resource="turns", limit=int(node.turns_wire), used=node.turns)
-        return self.lack(tokens, money, trading)  # type: ignore[return-value]
+        return self.find_lack(tokens, money, trading)  # type: ignore[return-value]
 
-    def lack(
+    def find_lack(
         self, tokens: int, money: int, trading: Reservation | None = None, *, fair: bool = False
     ) -> Refusal | None:
         """What stands in the way of this much now, where `trading` is given up for it; None when it fits.
@@ -397,10 +397,10 @@ class Meter:
             return None
         return worst_of(self._call_rooms(trading, (), fair=fair), asked)
 
-    def lacks(self, amount: Amount, trading: Reservation | None = None) -> Refusal | None:
+    def find_lack_unlocked(self, amount: Amount, trading: Reservation | None = None) -> Refusal | None:
         """The same without the lock, and fair."""
         with self.tree.lock:
-            return self.lack(amount.tokens, amount.money, trading, fair=True)
+            return self.find_lack(amount.tokens, amount.money, trading, fair=True)
 
     def has_now(self, amount: Amount) -> bool:
         """Whether this much fits at once, in the whole lineage."""
@@ -477,7 +477,7 @@ class Meter:
             for node in self.above:
                 node.aside_tokens -= amount.tokens
                 node.aside_money -= amount.money
-                node.look()  # a limit that was near may be far again
+                node.update_near_flag()  # a limit that was near may be far again
             self.tree.wake_head()
 
     def add_landing(self, amount: Amount) -> None:
@@ -488,7 +488,7 @@ class Meter:
         """What is set aside for the landing of this run; nothing when it has not started on a shared budget."""
         return self.tree.landing_of(self)
 
-    def short_of_calls(self, count: int) -> bool:
+    def is_short_of_calls(self, count: int) -> bool:
         """True when so many more tool calls would break a limit."""
         if not self.above:
             return self.tool_calls + count > self.calls_wire
@@ -518,7 +518,7 @@ class Meter:
         with self.tree.lock:
             for node in self.lineage:
                 node.tool_calls -= 1
-                node.look()
+                node.update_near_flag()
 
 
 _NO_AMOUNT = Amount()
@@ -534,7 +534,7 @@ class Reservation(Record, gc=False):
     pledged: bool = False
     open: bool = True
 
-    def redeem(self) -> None:
+    def redeem_pledge(self) -> None:
         """What was pledged is traded for a call, or given up. The lock is held."""
         self.pledged = False
         for node in self.meter.lineage:
@@ -546,7 +546,7 @@ class Reservation(Record, gc=False):
         meter = self.meter
         with meter.tree.lock:
             # No queue here: a reply that is streaming cannot wait for others.
-            if meter.lack(tokens, money) is not None:
+            if meter.find_lack(tokens, money) is not None:
                 return False
             for node in meter.lineage:
                 node.reserved_tokens += tokens
@@ -581,7 +581,7 @@ class Reservation(Record, gc=False):
                 meter.money += money
             # Spending only comes nearer to a limit: the flag is set here, and cleared where something is given back.
             if spent + meter.aside_tokens >= meter.tokens_soft or meter.money + meter.aside_money >= meter.money_soft:
-                meter.saturate()
+                meter.mark_saturated()
             return
         with meter.tree.lock:
             for node in meter.lineage:
@@ -590,9 +590,9 @@ class Reservation(Record, gc=False):
                 node.tokens = spent = node.tokens + tokens
                 node.money = paid = node.money + money
                 if spent + node.aside_tokens >= node.tokens_soft or paid + node.aside_money >= node.money_soft:
-                    node.saturate()
+                    node.mark_saturated()
             if self.pledged:
-                self.redeem()
+                self.redeem_pledge()
             meter.tree.wake_head()
 
     def cancel(self) -> None:

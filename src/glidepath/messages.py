@@ -239,7 +239,7 @@ ResultBlock: TypeAlias = TextBlock | ImageBlock | FileBlock
 AssistantBlock: TypeAlias = TextBlock | ThinkingBlock | ReasoningBlock | ToolCall
 
 
-def visible(text: str) -> bool:
+def is_visible(text: str) -> bool:
     """True when a person who reads the text sees anything: blanks and zero-width characters are nothing."""
     return text[:1].isalnum() or any(char.isprintable() and not char.isspace() for char in text)
 
@@ -535,7 +535,7 @@ def make_earlier_reply(text: str) -> AssistantMessage:
     return AssistantMessage((TextBlock(text),), info=ReplyInfo(origins=(CLIENT,)))
 
 
-def coming_from(message: MessageT, origins: Iterable[str]) -> MessageT:
+def add_origins(message: MessageT, origins: Iterable[str]) -> MessageT:
     """The message with these sources added to its own; a kind that has none is not changed."""
     if not isinstance(message, ToolResultMessage | UserMessage):
         return message

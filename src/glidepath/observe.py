@@ -108,23 +108,23 @@ class LogObserver(Plugin):
         if here and not self._trace:
             self._trace = {"trace_id": here["trace_id"]}
         fields.update(here or self._trace)
-        text = _pairs(fields) if self._text else _wire.encode(fields).decode()
+        text = _format_pairs(fields) if self._text else _wire.encode(fields).decode()
         self._logger.log(level, "%s %s", type(event).__name__, text, extra={"glidepath_event": fields})
 
     def _fields(self, event: Event) -> dict[str, Any]:
         without = _WITHOUT_CONTENT.get(type(event), None if type(event) in EVENTS else _figures)
         if without is None or (self._content and not isinstance(event, RunEnded)):
-            return _wire.plain(event)  # type: ignore[no-any-return]
+            return _wire.to_plain_data(event)  # type: ignore[no-any-return]
         shown = {"event": type(event).__name__, **{name: getattr(event, name) for name in _ENVELOPE}}
         return {**shown, **without(event)}
 
 
-def _message(event: MessageAdded) -> dict[str, Any]:
+def _message_fields(event: MessageAdded) -> dict[str, Any]:
     message = event.message
     return {"role": message.role, "characters": len(getattr(message, "text", "") or "")}
 
 
-def _turn(event: TurnEnded) -> dict[str, Any]:
+def _turn_fields(event: TurnEnded) -> dict[str, Any]:
     return {
         "iteration": event.iteration,
         "stop_reason": event.message.stop_reason.value,
@@ -133,7 +133,7 @@ def _turn(event: TurnEnded) -> dict[str, Any]:
     }
 
 
-def _result(event: ToolEnded) -> dict[str, Any]:
+def _result_fields(event: ToolEnded) -> dict[str, Any]:
     result = event.result
     made_up = result.kind in UNCHECKED_NAMES and not event.seconds  # it has not run: nobody knows its tool, perhaps
     return {
@@ -150,11 +150,11 @@ def _call(event: ToolStarted | ApprovalRequested) -> dict[str, Any]:
     return {"call_id": event.call_id, "tool_name": event.tool_name, "arguments": sorted(event.arguments)}
 
 
-def _progress(event: ToolProgress) -> dict[str, Any]:
+def _progress_fields(event: ToolProgress) -> dict[str, Any]:
     return {"call_id": event.call_id, "tool_name": event.tool_name, "dropped": event.dropped}
 
 
-def _notice(event: NoticeSent) -> dict[str, Any]:
+def _notice_fields(event: NoticeSent) -> dict[str, Any]:
     return {"reason": event.reason, "source": event.source}
 
 
@@ -183,7 +183,7 @@ def _figures(event: Event) -> dict[str, Any]:
         if isinstance(value, Usage | int | float | Decimal | Enum | None) or (
             name in _NAMES and isinstance(value, str | tuple)
         ):
-            found[name] = _wire.plain(value)
+            found[name] = _wire.to_plain_data(value)
         elif isinstance(value, _wire.Value):
             found[name] = {
                 inner: getattr(value, inner).value
@@ -193,13 +193,13 @@ def _figures(event: Event) -> dict[str, Any]:
     return found
 
 
-def _ending(event: RunEnded) -> dict[str, Any]:
+def _ending_fields(event: RunEnded) -> dict[str, Any]:
     """The result without its transcript, which the log has seen message by message."""
     result = event.result
     return {
         "state": result.state.value,
         "outcome": result.outcome.value,
-        "cause": None if result.cause is None else _wire.plain(result.cause),
+        "cause": None if result.cause is None else _wire.to_plain_data(result.cause),
         "iterations": result.iterations,
         "tool_calls": result.tool_calls,
         "tokens": result.usage.total,
@@ -209,14 +209,14 @@ def _ending(event: RunEnded) -> dict[str, Any]:
 
 
 _WITHOUT_CONTENT: dict[type[Event], Any] = {
-    MessageAdded: _message,
-    TurnEnded: _turn,
+    MessageAdded: _message_fields,
+    TurnEnded: _turn_fields,
     ToolStarted: _call,
-    ToolEnded: _result,
-    ToolProgress: _progress,
+    ToolEnded: _result_fields,
+    ToolProgress: _progress_fields,
     ApprovalRequested: _call,
-    NoticeSent: _notice,
-    RunEnded: _ending,
+    NoticeSent: _notice_fields,
+    RunEnded: _ending_fields,
 }
 """What is left of an event that carries what somebody said."""
 
@@ -230,12 +230,12 @@ def _trace() -> dict[str, str]:
     return {"trace_id": f"{context.trace_id:032x}", "span_id": f"{context.span_id:016x}"} if context.is_valid else {}
 
 
-def _pairs(fields: Mapping[str, Any]) -> str:
+def _format_pairs(fields: Mapping[str, Any]) -> str:
     shown = [(name, value) for name, value in fields.items() if name != "event"]
-    return " ".join([f"{name}={_word(value)}" for name, value in shown if value is not None])
+    return " ".join([f"{name}={_format_value(value)}" for name, value in shown if value is not None])
 
 
-def _word(value: object) -> str:
+def _format_value(value: object) -> str:
     if isinstance(value, str) and value and value.isprintable() and not any(sign in value for sign in ' ="'):
         return value
     return _wire.encode(value).decode()

@@ -416,7 +416,7 @@ class Snapshot(Value, frozen=True, kw_only=True):
         return f"<Snapshot of {self.run_id}: {pluralize(self.iterations, 'turn')}, {len(self.pending)} pending{ended}>"
 
 
-def _head(text: str) -> str:
+def _shorten(text: str) -> str:
     """The beginning of a text, and its length when that is not all of it."""
     return repr(text) if len(text) <= _HEAD else f"{text[:_HEAD]!r}... ({len(text)} characters)"
 
@@ -466,13 +466,13 @@ class RunResult(Value, Generic[OutputT], frozen=True, kw_only=True, dict=True):
         """Short whatever its size: asyncio and debuggers make it without being asked."""
         parts = [f"<RunResult {self.run_id:.60}: {self.state.name}/{self.outcome.name}"]
         if self.cause is not None:
-            parts.append(f"cause={self.cause.source:.60}: {_head(self.cause.reason)}")
+            parts.append(f"cause={self.cause.source:.60}: {_shorten(self.cause.reason)}")
         if self.pending:
             parts.append(f"{len(self.pending)} pending")
         parts.append(f"{pluralize(self.iterations, 'turn')}, {pluralize(self.usage.total, 'token')}")
         if self.cost is not None:
             parts.append(f"${self.cost:.6f}")
-        return f"{', '.join(parts)}, text={_head(self.text)}>"
+        return f"{', '.join(parts)}, text={_shorten(self.text)}>"
 
     def __rich_repr__(self) -> list[tuple[str, Any]]:
         """As short for rich, which would show every message."""
@@ -518,9 +518,9 @@ class RunResult(Value, Generic[OutputT], frozen=True, kw_only=True, dict=True):
     if not TYPE_CHECKING:  # a type checker knows better
 
         def __getattr__(self, name: str) -> None:
-            from glidepath.attributes import OF_RESULTS, no_attribute
+            from glidepath.attributes import OF_RESULTS, make_attribute_error
 
-            raise no_attribute(RunResult, name, OF_RESULTS, self.__struct_fields__)
+            raise make_attribute_error(RunResult, name, OF_RESULTS, self.__struct_fields__)
 
     def _repr_html_(self) -> str:
         """State, outcome, spend and text at a glance, in a notebook."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from glidepath.errors import describe_error
 from glidepath.judge import Weighed, context_of, make_crash_verdict, note, record_of, verdict_of, weigh_answer
 from glidepath.outcome import AgentState, ResourceAction
-from glidepath.run import Interrupt, Signal, closable
+from glidepath.run import Interrupt, Signal, await_until_cancelled
 from glidepath.run.run_transcript import IN_FLIGHT
 
 if TYPE_CHECKING:
@@ -30,22 +30,22 @@ class PeriodicChecks:
         self._timers: dict[int, asyncio.TimerHandle] = {}  # by id: whatever constraints think about being equal
         self._open: dict[asyncio.Task[Any], ResourceConstraint] = {}
         for constraint in run.plan.clocked:
-            self._wind(constraint)
+            self._set_timer(constraint)
 
-    def _wind(self, constraint: ResourceConstraint) -> None:
+    def _set_timer(self, constraint: ResourceConstraint) -> None:
         every: Any = constraint.check_every
         self._timers[id(constraint)] = self.run.watch.loop.call_later(every, self._ask, constraint)
 
     def _ask(self, constraint: ResourceConstraint) -> None:
         loop = self.run.watch.loop
         context = context_of(self.run, IN_FLIGHT)
-        task = loop.create_task(self._question(constraint, context), name="glidepath-check")
+        task = loop.create_task(self._ask_constraint(constraint, context), name="glidepath-check")
         self._open[task] = constraint
-        self._timers[id(constraint)] = loop.call_later(self.run.plan.config.constraint_timeout, self._late, task)
+        self._timers[id(constraint)] = loop.call_later(self.run.plan.config.constraint_timeout, self._on_timeout, task)
         task.add_done_callback(lambda done: self._on_answer(done, context))
 
-    async def _question(self, constraint: ResourceConstraint, context: ResourceContext) -> Any:
-        return await closable(_answer(constraint, context), self._is_over)
+    async def _ask_constraint(self, constraint: ResourceConstraint, context: ResourceContext) -> Any:
+        return await await_until_cancelled(_answer(constraint, context), self._is_over)
 
     def _is_over(self) -> bool:
         return self.run.result is not None
@@ -66,9 +66,9 @@ class PeriodicChecks:
         except BaseException as error:
             found = make_crash_verdict(self.run, constraint, f"{constraint.name} failed: {describe_error(error)}")
         if self._conclude(constraint, context, found):
-            self._wind(constraint)
+            self._set_timer(constraint)
 
-    def _late(self, task: asyncio.Task[Any]) -> None:
+    def _on_timeout(self, task: asyncio.Task[Any]) -> None:
         constraint = self._open[task]
         del self._timers[id(constraint)]
         task.cancel()
@@ -88,7 +88,7 @@ class PeriodicChecks:
             interrupt = Interrupt(Signal.EMERGENCY, constraint.name, validation.reason, verdict)
             run.watch.raise_interrupt(interrupt)
         elif run.descent.verdict is None:
-            run.descent.condemn(verdict)
+            run.descent.land_at_next_checkpoint(verdict)
         return False
 
     # --- the end ----------------------------------------------------------------------------------------------
@@ -96,7 +96,7 @@ class PeriodicChecks:
     async def close(self) -> None:
         """Ask no more. A question that stays open although it was cancelled is listed as abandoned."""
         self.stop()
-        await self.run.watch.outlast(PATIENCE, list(self._open))
+        await self.run.watch.wait_for_all(PATIENCE, list(self._open))
         for constraint in [one for task, one in self._open.items() if not task.done()]:
             reason = "the constraint did not stop when the run had ended"
             self.run.work.abandon("", constraint.name, "task", reason)

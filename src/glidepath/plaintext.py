@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from glidepath._wire import replace
 from glidepath.events import GuardTripped, ToolEnded
-from glidepath.messages import StopReason, ToolCall, ToolResultMessage, visible
+from glidepath.messages import StopReason, ToolCall, ToolResultMessage, is_visible
 from glidepath.run import report
 from glidepath.tools.text import clean
 
@@ -28,7 +28,7 @@ def take_as_call(run: Run, reply: AssistantMessage, *, may_nudge: bool) -> Assis
     config = run.plan.config
     fallback: Any = config.plain_text_terminal_fallback_tool
     allowed = frozenset(run.plan.tools) if run.turn.allowed is None else run.turn.allowed
-    if fallback not in allowed or not visible(reply.text):
+    if fallback not in allowed or not is_visible(reply.text):
         return reply
     nudges, kept = run.answer.plain_text
     if not kept and not is_question(run.answer.text):
@@ -46,11 +46,11 @@ def take_as_call(run: Run, reply: AssistantMessage, *, may_nudge: bool) -> Assis
     while call_id in run.transcript.call_ids:
         call_id += "_"
     run.transcript.remember_call(call_id)
-    call = ToolCall(call_id, fallback, {_parameter(run.plan.tools[fallback].spec.parameters): kept})
+    call = ToolCall(call_id, fallback, {_find_text_parameter(run.plan.tools[fallback].spec.parameters): kept})
     return replace(reply, blocks=(*reply.blocks, call), stop_reason=StopReason.TOOL_USE)
 
 
-def speak(run: Run, call: ToolCall) -> None:
+def use_text_as_result(run: Run, call: ToolCall) -> None:
     """The kept text becomes the result of the call: the tool itself is not run."""
     message = ToolResultMessage(call.id, call.name, run.answer.text)
     run.emit(GuardTripped, NAME, "deliver", "plain text counted as the delivery", (call.name,))
@@ -59,23 +59,23 @@ def speak(run: Run, call: ToolCall) -> None:
     run.turn.answer((message,))
 
 
-def nudge(run: Run) -> str | None:
+def make_nudge(run: Run) -> str | None:
     """What to tell a model that wrote plain text instead of calling the tool; None when there is nothing to say."""
     config = run.plan.config
     fallback: Any = config.plain_text_terminal_fallback_tool
     nudges, kept = run.answer.plain_text
     wanted = config.plain_text_terminal_fallback_eager and config.plain_text_terminal_fallback_eager_nudge
-    if not wanted or nudges >= MAX_NUDGES or not visible(run.answer.text):
+    if not wanted or nudges >= MAX_NUDGES or not is_visible(run.answer.text):
         return None
     allowed = run.plan.tools if run.turn.allowed is None else run.turn.allowed
     if fallback not in allowed:
         return None
     run.answer.keep_plain_text(nudges + 1, kept)
     run.emit(GuardTripped, NAME, "recover", "plain text instead of a call", (fallback,))
-    return _words(run, fallback)
+    return _policy_text(run, fallback)
 
 
-def _words(run: Run, tool: str) -> str:
+def _policy_text(run: Run, tool: str) -> str:
     """The policy's words; the default texts when it has none, or fails."""
     from glidepath.spi import ProtocolPolicy
 
@@ -84,7 +84,7 @@ def _words(run: Run, tool: str) -> str:
         return ours
     try:
         text: Any = run.plan.policy.plain_text_recovery_prompt(run.answer.text, tool)
-        if not isinstance(text, str) or not visible(text):
+        if not isinstance(text, str) or not is_visible(text):
             raise TypeError(f"plain_text_recovery_prompt must return a text, not {text!r:.100}")
         return clean(text)
     except KeyboardInterrupt:
@@ -99,7 +99,7 @@ def is_question(text: str) -> bool:
     return text.rstrip(" \t\r\n*_`\"')]}!\u201d\u2019\u00bb").endswith(("?", "\uff1f", "\u061f", "\u2048", "\u203d"))
 
 
-def _parameter(schema: Mapping[str, Any]) -> str:
+def _find_text_parameter(schema: Mapping[str, Any]) -> str:
     """The parameter the text belongs in: the only one, a required text, or one with a usual name."""
     properties: Mapping[str, Any] = schema.get("properties", {})
     if len(properties) == 1:

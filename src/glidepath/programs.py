@@ -14,9 +14,18 @@ from typing import TYPE_CHECKING, Any
 
 from glidepath._wire import replace
 from glidepath.call_frames import Program
-from glidepath.execute import admit_jobs, close_batch, count_votes, follow_up, pend, run_jobs, start_jobs, waiting_job
+from glidepath.execute import (
+    admit_jobs,
+    close_batch,
+    count_votes,
+    follow_up,
+    list_pending,
+    run_jobs,
+    start_jobs,
+    waiting_job,
+)
 from glidepath.execute.calls import apply_decisions, clear, prepare
-from glidepath.execute.doubt import append_result, close_accounts, doubt, give_up_child, job_for
+from glidepath.execute.doubt import append_result, close_accounts, give_up_child, job_for, mark_unknown
 from glidepath.execute.guarding import apply, ask_after_guards, ask_before_guards, fatal_verdict, make_guard_verdict
 from glidepath.execute.job import UNKNOWN, Job
 from glidepath.judge import judge
@@ -24,8 +33,8 @@ from glidepath.messages import ToolCall, ToolResultMessage, origins_of
 from glidepath.outcome import PendingCall, ResultKind
 from glidepath.result_kind import Unknown
 from glidepath.run import Touchdown
-from glidepath.run.origins import hear
-from glidepath.run.paused_children import waits_in
+from glidepath.run.origins import note_origins
+from glidepath.run.paused_children import find_call_of_child
 from glidepath.run.run_transcript import AFTER_TOOLS
 from glidepath.run.terms import find_after_guards, find_before_guards
 from glidepath.spi import CallGuard, Step
@@ -69,7 +78,7 @@ async def _continue_program(run: Run, call_id: str) -> str | None:
             if one.job.result is None:
                 await one.step()
     finally:
-        await one.leave()
+        await one.close()
     await follow_up(run, [one.job])
     one.finish()
     return one.fatal or one.job.fatal
@@ -84,7 +93,7 @@ class _Program:
         self.job = job = job_for(run, program.call)
         job.doubt = None  # what it has done is known: it continues behind that
         job.counted = True
-        hear(run, call_id, program.origins)
+        note_origins(run, call_id, program.origins)
         self.guards = _guards(run)
         self.landing = ""
         self.refused = 0
@@ -94,10 +103,10 @@ class _Program:
         self.made = CallsMade("", (), {})
         self.still: Mapping[str, PendingCall] = {}
         if call_id not in run.turn.program_states:  # it may not be kept, or a stranger wrote it
-            doubt(run, job, Unknown.STATE_LOST)
+            mark_unknown(run, job, Unknown.STATE_LOST)
             job.refuse(UNKNOWN, "")
         elif job.tool is None or not job.tool.makes_calls:
-            doubt(run, job, Unknown.TOOL_GONE)
+            mark_unknown(run, job, Unknown.TOOL_GONE)
             job.refuse(UNKNOWN, "")
         else:
             job.bound = job.tool.bind(program.call.stored)
@@ -116,13 +125,13 @@ class _Program:
         open_calls = [call for call in program.calls if call.id not in known]
         if open_calls:
             if not self.landing:
-                self.landing = await self._coming_down()
+                self.landing = await self._explain_no_more_calls()
             made = self._refuse_calls(open_calls) if self.landing else await self._make_calls(open_calls)
             known.update({message.call_id: message for message in made})
             results = tuple(known[call.id] for call in program.calls if call.id in known)
             origins = tuple(dict.fromkeys((*program.origins, *origins_of(made))))
             self._note(replace(program, results=results, origins=origins))
-            hear(run, self.job.call.id, origins)
+            note_origins(run, self.job.call.id, origins)
             if self.fatal is not None:
                 self.job.refuse(ResultKind.ABORTED, run.plan.config.texts.fill("stopped", reason=self.fatal))
             elif run.watch.interrupt is not None:
@@ -131,7 +140,7 @@ class _Program:
                 return False
         return True
 
-    async def _coming_down(self) -> str:
+    async def _explain_no_more_calls(self) -> str:
         """Ask the constraints, as before every turn; why no more calls are made, if so.
 
         A run that must land does so as soon as the program has ended: it is told first, and keeps what it has.
@@ -143,7 +152,7 @@ class _Program:
             if not run.is_clear(AFTER_TOOLS):
                 await judge(run, AFTER_TOOLS)
         except Touchdown as touchdown:
-            run.descent.condemn_first(touchdown.verdict)
+            run.descent.land_unless_landing(touchdown.verdict)
             reason = touchdown.verdict.cause.reason or "a limit of the run is reached"
             if not touchdown.verdict.gentle:
                 self.stop(reason, ResultKind.CANCELLED)
@@ -166,13 +175,13 @@ class _Program:
         waiting = {pending.call.id: pending for pending in run.turn.pending}
         resumed = run.terms.resumed
         known: Mapping[str, Decision] = {} if resumed is None else resumed.decisions
-        asked = {*waiting, *known, *map(waits_in, run.turn.pending)}
+        asked = {*waiting, *known, *map(find_call_of_child, run.turn.pending)}
         again = [call for call in calls if call.id in asked]
         fresh = [call for call in calls if call.id not in asked]
         mine = {call.id for call in calls}
-        jobs = [self._again(call, waiting.get(call.id), known) for call in again]
-        left = [one for one in run.turn.pending if one.call.id not in mine and waits_in(one) not in mine]
-        run.turn.pend(tuple(left))
+        jobs = [self._repeat_call(call, waiting.get(call.id), known) for call in again]
+        left = [one for one in run.turn.pending if one.call.id not in mine and find_call_of_child(one) not in mine]
+        run.turn.set_pending(tuple(left))
         self.still = waiting
         if jobs:
             await apply_decisions(run, jobs, known)
@@ -186,7 +195,7 @@ class _Program:
             await running
         return self._results(jobs, step)
 
-    def _again(self, call: ToolCall, pending: PendingCall | None, known: Mapping[str, Decision]) -> Job:
+    def _repeat_call(self, call: ToolCall, pending: PendingCall | None, known: Mapping[str, Decision]) -> Job:
         """A call that waited for a person, or had begun when the process died."""
         job = waiting_job(self.run, call, pending)
         decision = known.get(call.id)
@@ -204,13 +213,13 @@ class _Program:
         if found is None:
             jobs = prepare(run, step.calls)
             for job in jobs:
-                self._not_here(job)
+                self._refuse_forbidden_tools(job)
                 job.counted = run.terms.resumed is not None and job.call.id in run.terms.resumed.counted
             return jobs
         name, verdict = found
         apply(run, name, verdict)
         if verdict.action == "land":
-            run.descent.condemn_first(make_guard_verdict(name, verdict))
+            run.descent.land_unless_landing(make_guard_verdict(name, verdict))
             self.stop(verdict.reason, ResultKind.WITHDRAWN)
         jobs = [Job(call, run.plan.tools.get(call.name)) for call in step.calls]
         text = verdict.notice or run.plan.config.texts.fill("not_executed", reason=verdict.reason)
@@ -218,7 +227,7 @@ class _Program:
             job.refuse(ResultKind.WITHDRAWN, text)
         return jobs
 
-    def _not_here(self, job: Job) -> None:
+    def _refuse_forbidden_tools(self, job: Job) -> None:
         """Tools a program may not call: another program, and tools that would end the run."""
         tool = job.tool
         if tool is not None and (tool.makes_calls or tool.name in self.run.plan.terminal_tools):
@@ -235,7 +244,7 @@ class _Program:
         for job in jobs:
             if job.result is None:
                 if run.watch.interrupt is None:
-                    run.turn.pend((*run.turn.pending, *pend(run, job, self.still, self.job.call.id)))
+                    run.turn.set_pending((*run.turn.pending, *list_pending(run, job, self.still, self.job.call.id)))
                     continue
                 give_up_child(run, job)
                 job.refuse(
@@ -245,16 +254,16 @@ class _Program:
         if found and len(found) == len(step.calls):
             touchdown = ask_after_guards(run, step, tuple(found), find_after_guards(self.guards))
             if touchdown is not None:
-                run.descent.condemn_first(touchdown.verdict)
+                run.descent.land_unless_landing(touchdown.verdict)
                 self.stop(touchdown.verdict.cause.reason, ResultKind.WITHDRAWN)
         return found
 
     def _report_result(self, job: Job) -> ToolResultMessage:
         run, tool = self.run, job.tool
         if job.trial is not None:
-            job.tell_breaker(run)
+            job.update_breaker(run)
         if job.doubt is not None and job.kind == UNKNOWN and job.call not in run.work.unknown_effects:
-            run.work.doubt((job.call,))
+            run.work.mark_unknown((job.call,))
             close_accounts(run, job.call.id)
         result: Any = job.result
         limit = None if tool is None else tool.max_result_chars
@@ -262,7 +271,7 @@ class _Program:
         self.terminate = self.terminate or (result.terminate and tool is not None and tool.votes_on_termination)
         self.fatal = self.fatal or job.fatal
         if run.journal is not None:
-            run.journal.unfile(job.call.id)
+            run.journal.drop_result(job.call.id)
         return job.message(run)
 
     # --- itself -----------------------------------------------------------------------------------------------
@@ -274,7 +283,7 @@ class _Program:
         self.made = CallsMade(
             state=run.turn.program_states[job.call.id],
             results=tuple(by_id[call.id] for call in program.calls),
-            tools=_callable(run),
+            tools=_list_callable_tools(run),
             landing=self.landing,
             clock=program.clock,
             seed=f"{run.run_id}:{job.call.id}",
@@ -305,7 +314,7 @@ class _Program:
     def _note(self, program: Program) -> None:
         self.run.turn.keep_program(program)
 
-    async def leave(self) -> None:
+    async def close(self) -> None:
         """Close what its tool left open: nothing of it outlives the run."""
         session, self.made.session = self.made.session, None
         if session is not None:
@@ -341,7 +350,7 @@ def _guards(run: Run) -> tuple[CallGuard, ...]:
     return run.plan.make_guards({"guardrails": kept}, resumed=True)
 
 
-def _callable(run: Run) -> dict[str, Tool]:
+def _list_callable_tools(run: Run) -> dict[str, Tool]:
     """The tools that a program may call now."""
     plan, allowed = run.plan, run.turn.allowed
     return {

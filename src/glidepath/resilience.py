@@ -186,7 +186,7 @@ LONGEST_RETRY_AFTER = 300.0  # seconds that a run without a deadline waits for a
 FOREVER = 1e300  # seconds: what no clock can count
 
 
-def asks_too_long(error: ModelError) -> bool:
+def is_too_long_a_wait(error: ModelError) -> bool:
     """Whether a provider asks to come back later than a run without a deadline waits."""
     asked: Any = getattr(error, "retry_after", None)
     return isinstance(asked, int | float) and asked > LONGEST_RETRY_AFTER
@@ -202,7 +202,7 @@ def retry_delay(retries: int, error: ModelError, chance: Callable[[], float]) ->
     return grown / 2 + chance() * grown / 2
 
 
-def by_chance() -> float:
+def random_fraction() -> float:
     """A number from 0 to 1."""
     try:
         from random import random  # only what failed waits

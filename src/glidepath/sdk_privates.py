@@ -21,7 +21,7 @@ C = TypeVar("C")
 # --- model providers ------------------------------------------------------------------------------------------
 
 
-def with_platform(client: C, sdk: str) -> C:
+def set_platform_header(client: C, sdk: str) -> C:
     """A client of OpenAI's or Anthropic's SDK with its platform header set.
 
     The SDK would start a thread to find the platform, and leave that running. Without these parts it does so.

@@ -80,7 +80,7 @@ class Setting(NamedTuple):
     python: str = ""
     """The class and field that hold it; empty for what only the command line has."""
 
-    def narrows(self, value: object, now: object) -> bool:
+    def is_narrower(self, value: object, now: object) -> bool:
         """True when this value allows no more than what holds now: all that an untrusted file or caller may ask for."""
         rule = self.found
         if isinstance(rule, tuple):
@@ -95,7 +95,7 @@ class Setting(NamedTuple):
         return lower and not (rule == LOWER_NOT_ZERO and value == 0)
 
 
-def sentence(one: Setting) -> str:
+def describe_setting(one: Setting) -> str:
     """What a setting means to a program, as the docstring of a builder's method."""
     text = (one.in_python or one.help).rstrip(".")
     more = (" They add up." if one.adds_up else "") + (f" Needs `{one.needs}`." if one.needs else "")
@@ -125,20 +125,20 @@ _SECTIONS = {"LoopConfig": "", "Limits": "limits.", "GuardrailsConfig": "guardra
 @cache
 def settings_of(owner: type[Settings]) -> Mapping[str, Setting]:
     """The settings of a class, by field and in their order; those of a class derived from it are the same."""
-    home = _declaring(owner)
+    home = _find_declaring_class(owner)
     section, name = _SECTIONS.get(home.__name__, ""), home.__name__
     fields: dict[str, Setting] = vars(home)["__declared__"]
     return {field: one._replace(key=f"{section}{field}", python=f"{name}.{field}") for field, one in fields.items()}
 
 
-def _declaring(owner: type[Settings]) -> type[Any]:
+def _find_declaring_class(owner: type[Settings]) -> type[Any]:
     return next(kind for kind in owner.__mro__ if vars(kind).get("__declared__"))
 
 
 @cache
-def _checks(owner: type[Settings]) -> tuple[tuple[str, Callable[[str, Any, Setting], None], Setting, bool], ...]:
+def _list_checks(owner: type[Settings]) -> tuple[tuple[str, Callable[[str, Any, Setting], None], Setting, bool], ...]:
     """For each field that is checked here: how, and whether it may be None."""
-    kinds = _declaring(owner).__annotations__
+    kinds = _find_declaring_class(owner).__annotations__
     return tuple(
         (name, _CHECKS[kind], setting, type(None) in get_args(kinds[name]))
         for name, setting in settings_of(owner).items()
@@ -159,7 +159,7 @@ def check_fields(config: Settings, prefix: str = "") -> None:
         given = getattr(config, name)
         if (value := meant(given)) is not given:
             settle_field(config, name, value)
-    for name, check, setting, optional in _checks(type(config)):
+    for name, check, setting, optional in _list_checks(type(config)):
         value = getattr(config, name)
         if value is not None:
             check(f"{prefix}{name}", value, setting)
@@ -214,7 +214,7 @@ def check_text(field: str, value: object) -> None:
     check_sendable(field, value)
 
 
-def _int(field: str, value: object, setting: Setting) -> None:
+def _check_int_setting(field: str, value: object, setting: Setting) -> None:
     check_int(field, value, most=setting.most)
 
 
@@ -222,7 +222,7 @@ def _count(field: str, value: object, setting: Setting) -> None:
     check_int(field, value, least=0, most=setting.most)
 
 
-def _seconds(field: str, value: object, _: Setting) -> None:
+def _check_seconds_setting(field: str, value: object, _: Setting) -> None:
     check_seconds(field, value, "30, a time such as '90s' or '1h30m'")
 
 
@@ -241,23 +241,23 @@ def _is_number(value: object) -> bool:
     return number and 0 <= value < FOREVER  # type: ignore[operator] # NaN is not, either
 
 
-def _choice(field: str, value: object, setting: Setting) -> None:
+def _check_choice_setting(field: str, value: object, setting: Setting) -> None:
     if not isinstance(value, str) or value not in setting.choices:
         raise ConfigurationError(f"{field} must be one of {', '.join(setting.choices)}; got {short_repr(value, 100)}")
 
 
-def _text(field: str, value: object, _: Setting) -> None:
+def _check_text_setting(field: str, value: object, _: Setting) -> None:
     check_text(field, value)
 
 
 _CHECKS: Mapping[str, Callable[[str, Any, Setting], None]] = {
-    "int": _int,
+    "int": _check_int_setting,
     "count": _count,
-    "seconds": _seconds,
+    "seconds": _check_seconds_setting,
     "number": _must_be("a finite number of at least 0", _is_number),
     "bool": _must_be("True or False", lambda value: isinstance(value, bool)),
-    "choice": _choice,
-    "text": _text,
+    "choice": _check_choice_setting,
+    "text": _check_text_setting,
     "table": _must_be("a mapping", lambda value: isinstance(value, Mapping)),
     "callable": _must_be("callable", callable),
 }

@@ -30,14 +30,14 @@ def experimental(*, reason: str) -> Callable[[T], T]:
     """Mark a class or a hook that may change in any minor version, and say why it is not stable yet."""
     if not isinstance(reason, str) or not reason:
         raise TypeError("experimental(reason=...) needs a reason")
-    return _marker(Stability(level="experimental", reason=reason))
+    return _make_marker(Stability(level="experimental", reason=reason))
 
 
 def stable(*, since: str) -> Callable[[T], T]:
     """Mark a class or a hook to which minor versions only add, from a version on."""
     if not isinstance(since, str) or not since:
         raise TypeError("stable(since=...) needs a version")
-    return _marker(Stability(level="stable", since=since))
+    return _make_marker(Stability(level="stable", since=since))
 
 
 def stability_of(thing: object) -> Stability | None:
@@ -46,7 +46,7 @@ def stability_of(thing: object) -> Stability | None:
     return mark if isinstance(mark, Stability) else None
 
 
-def _marker(mark: Stability) -> Callable[[T], T]:
+def _make_marker(mark: Stability) -> Callable[[T], T]:
     def put(thing: T) -> T:
         setattr(thing, _MARK, mark)
         return thing

@@ -94,18 +94,18 @@ class Waiting:
     def wake(self) -> None:
         """Let the waiter ask again; from any thread."""
         if threading.get_ident() == self.thread:
-            self._ring()
+            self._wake()
         else:
             try:
-                self.loop.call_soon_threadsafe(self._ring)
+                self.loop.call_soon_threadsafe(self._wake)
             except RuntimeError:  # its loop is closed: nobody waits any more
                 return
 
-    def _ring(self) -> None:
+    def _wake(self) -> None:
         if not self.turn.done():
             self.turn.set_result(None)
 
-    def rearm(self) -> None:
+    def prepare_next_wake(self) -> None:
         """Be ready for the next wake-up; call it before looking, so that none is missed."""
         if self.turn.done():
             self.turn = self.loop.create_future()
@@ -129,7 +129,7 @@ async def in_turn(
         while True:
             # Before looking: what comes free between the look and the wait must wake us.
             if waiting is not None:
-                waiting.rearm()
+                waiting.prepare_next_wake()
             if waiting is None or meter.is_head(waiting):
                 got = await attempt(waiting)
                 if got is not None:
@@ -241,7 +241,7 @@ class Tree:
         for node in meter.above:
             node.aside_tokens += amount.tokens
             node.aside_money += amount.money
-            node.look()
+            node.update_near_flag()
 
     def forget(self, meter: Meter) -> None:
         """A run has ended: nothing more comes back from it."""
@@ -271,7 +271,7 @@ class Tree:
                 found.add(one)
         return found
 
-    def coming(self, members: Iterable[Meter]) -> dict[Meter, Back]:
+    def sum_coming_back(self, members: Iterable[Meter]) -> dict[Meter, Back]:
         """What these runs have reserved themselves and keep for their landings, at each node that it counts for."""
         known = self.members or {}
         # What a node has reserved includes its children's: each part belongs to the run that has it in flight.
@@ -303,14 +303,14 @@ class Tree:
     def back_without(self, meter: Meter, around: Iterable[Meter]) -> dict[Meter, Back]:
         """What comes back to each node without this asker."""
         stuck = self.find_stuck(meter, around)
-        return self.coming([one for one in self.members or () if one not in stuck])
+        return self.sum_coming_back([one for one in self.members or () if one not in stuck])
 
     def sum_kept_by_stuck(self, meter: Meter, around: Iterable[Meter]) -> dict[Meter, Back]:
         """What is in flight at each node and does not come back without this asker; its own calls apart."""
         stuck = self.find_stuck(meter, around)
-        return self.coming([one for one in self.members or () if one in stuck and one is not meter])
+        return self.sum_coming_back([one for one in self.members or () if one in stuck and one is not meter])
 
-    def first_start(self, meter: Meter) -> Waiting | None:
+    def find_first_start(self, meter: Meter) -> Waiting | None:
         """The first run that waits to start, unless it is inside the asker: then it must not hold the asker up."""
         for waiting in self.queue:
             if waiting.claim is not None:
@@ -338,17 +338,17 @@ def left_for_calls(meter: Meter) -> dict[Meter, Back]:
     cannot start anyway: nobody lands for nothing.
     """
     tree = meter.tree
-    first = tree.first_start(meter)
+    first = tree.find_first_start(meter)
     if first is None:
         return {}
     claim = first.claim or Amount()
     stuck = tree.find_stuck(first.meter, first.around, behind_calls=True)
     counted = [one for one in tree.members or () if one not in stuck]
-    whole = tree.coming(counted)
+    whole = tree.sum_coming_back(counted)
     for room in start_rooms(first.meter, whole):
         if room.node is not first.meter and room.alone < (claim.tokens if room.what == "tokens" else claim.money):
             return {}
-    back = tree.coming([one for one in counted if one is not meter])
+    back = tree.sum_coming_back([one for one in counted if one is not meter])
     left = {}
     for node in first.meter.above:
         got = back.get(node) or Back()

@@ -199,5 +199,5 @@ async def test_g12_figures_of_any_type_are_charged_and_written(figure, part):
 
 def test_an_attempt_that_was_let_go_of_counts_what_has_come():
     attempt = Attempt(parts=["a", "", "bcdefgh"])
-    attempt.let_go()
+    attempt.abandon()
     assert attempt.size == 4 + 4 + 7

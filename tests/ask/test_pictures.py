@@ -9,7 +9,7 @@ from glidepath import Agent, ConfigurationError, Limits, LoopOutcome, Session, t
 from glidepath.errors import ContextOverflowError, RejectedError
 from glidepath.messages import ImageBlock, TextBlock, UserMessage
 from glidepath.testing import ScriptedModel, call, fail, say, virtual
-from glidepath.tools.picture_size import picture_tokens, pixels
+from glidepath.tools.picture_size import picture_tokens, read_pixel_size
 
 LIMITS = Limits(max_iterations=6)
 
@@ -44,7 +44,7 @@ HEADERS = {
 
 @pytest.mark.parametrize("kind", HEADERS)
 def test_a_header_tells_the_size_in_pixels(kind):
-    assert pixels(HEADERS[kind]) == (640, 480)
+    assert read_pixel_size(HEADERS[kind]) == (640, 480)
 
 
 @pytest.mark.parametrize("kind", HEADERS)
@@ -104,7 +104,7 @@ async def test_older_pictures_are_left_out_when_a_request_would_hold_too_many_by
     agent = Agent(model=model, tools=[shoot], limits=LIMITS, max_image_bytes_per_request=2_500)
     result = await agent.run("go")
     assert [len(pictures_in(request)) for request in model.requests] == [0, 1, 2, 1, 2]
-    assert pixels(pictures_in(model.requests[-1])[-1]) == (4, 9)
+    assert read_pixel_size(pictures_in(model.requests[-1])[-1]) == (4, 9)
     assert (
         sum(m.role == "tool_result" and type(m.content[0]) is ImageBlock for m in result.messages) == 4
     )  # the transcript has all
@@ -135,7 +135,7 @@ async def test_a_picture_that_alone_fills_what_a_request_may_hold_is_shown():
 
     model = ScriptedModel([call("shoot", number=1), call("shoot", number=2), "done"])
     await Agent(model=model, tools=[shoot], limits=LIMITS, max_image_bytes_per_request=2_500).run("go")
-    assert [pixels(picture) for picture in pictures_in(model.requests[-1])] == [(2, 9)]
+    assert [read_pixel_size(picture) for picture in pictures_in(model.requests[-1])] == [(2, 9)]
 
 
 @pytest.mark.parametrize("error", [RejectedError("image too large"), ContextOverflowError("too long")], ids=repr)

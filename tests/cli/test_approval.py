@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from glidepath import tool
 from glidepath._wire import replace
 from glidepath.cli.approval import is_sandboxed
-from glidepath.cli.approval_dialog import ApprovalAsked, consult, question
+from glidepath.cli.approval_dialog import ApprovalAsked, consult, format_question
 from glidepath.cli.shown import call_line, escape_invisible
 from glidepath.cli.status import width_of
 from glidepath.messages import ToolCall
@@ -36,7 +36,7 @@ def asked(name="shell", *, sandboxed=False, reason="", who="The agent", **argume
 
 
 def rows(width=80, **given):
-    return question(asked(**given), width)
+    return format_question(asked(**given), width)
 
 
 def text(width=80, **given):
@@ -114,7 +114,7 @@ def test_arguments_cannot_be_forged_by_quotes_or_by_wrapping():
 )
 def test_no_row_is_wider_than_the_terminal_and_none_has_a_sign_that_cannot_be_seen(arguments, width):
     pending = PendingCall(call=ToolCall("c", "t", arguments))
-    for row in question(ApprovalAsked(name="c", pending=pending), width):
+    for row in format_question(ApprovalAsked(name="c", pending=pending), width):
         assert width_of(row) <= width
         assert row.isprintable()
 
@@ -156,7 +156,7 @@ LONG = asked(command="\n".join(f"echo {number}" for number in range(100)))
 def test_a_long_call_is_paged_and_the_question_comes_after_its_end():
     decision, said = consulted(LONG, ["", "y", "", "", "y"])
     assert decision.kind == "approve"
-    assert [row for shown, _ in said for row in shown] == question(LONG, 79)
+    assert [row for shown, _ in said for row in shown] == format_question(LONG, 79)
     assert all(len(shown) <= 22 for shown, _ in said)
     assert all("more" in prompt for _, prompt in said[:-1])
     assert "more" not in said[-1][1]
@@ -174,7 +174,7 @@ def test_whoever_skips_is_told_how_much_was_not_shown():
     notice, *end = said[1][0]
     assert "60 of 102 rows" in notice
     assert f"{len(LONG.pending.call.arguments['command'])} characters long" in notice
-    assert end == question(LONG, 79)[-20:], "nothing is allowed before the end was shown"
+    assert end == format_question(LONG, 79)[-20:], "nothing is allowed before the end was shown"
 
 
 def test_no_at_any_page_denies():

@@ -9,7 +9,7 @@ import time
 import pytest
 from tests.spoofs import IDS, SPOOFS, assert_shown
 
-from glidepath.cli.approval_dialog import ApprovalAsked, question
+from glidepath.cli.approval_dialog import ApprovalAsked, format_question
 from glidepath.messages import ToolCall
 from glidepath.outcome import PendingCall
 from glidepath.run.question import question_rows
@@ -32,8 +32,8 @@ def calls():
 @pytest.mark.parametrize("spoof", SPOOFS, ids=IDS)
 def test_the_terminal_asks_with_the_rows_that_every_other_door_gets(spoof):
     one = asked(command=spoof.value)
-    assert_shown(spoof, "\n".join(question(one, 79)))
-    assert question(one, 100)[1:] == question_rows(one.pending)[1:], "there is one rule"
+    assert_shown(spoof, "\n".join(format_question(one, 79)))
+    assert format_question(one, 100)[1:] == question_rows(one.pending)[1:], "there is one rule"
 
 
 @pytest.mark.parametrize(
@@ -228,7 +228,7 @@ def allowed(tools, first, then):
     scope = scope_of(first, tools)
     if scope is not None:
         always.add(scope)
-    return always.covers(then, tools)
+    return always.is_covered(then, tools)
 
 
 @pytest.mark.parametrize(
@@ -315,7 +315,7 @@ def test_always_is_added_only_by_the_second_yes(tools):
     one = ApprovalAsked(name="c", pending=pending("shell", command="git add a.py"), tools=tools)
     decision, _ = consulted(one, ["a", "no", "y"], always=always)
     assert decision.kind == "approve"
-    assert not always.covers(one.pending, tools)
+    assert not always.is_covered(one.pending, tools)
     decision, _ = consulted(one, ["a", "y"], always=always)
     assert decision.kind == "approve"
-    assert always.covers(one.pending, tools)
+    assert always.is_covered(one.pending, tools)

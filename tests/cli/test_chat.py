@@ -210,7 +210,7 @@ def test_compact_leaves_the_middle_out(tmp_path):
             UserMessage(f"question {number} " * 20),
             AssistantMessage((TextBlock("answer " * 20),)),
         ]
-    answer = here.command("/compact")
+    answer = here.answer_command("/compact")
     assert "messages left out" in answer
     assert len(here.session.messages) < 50
     assert here.session.messages[0].text.startswith("question 0")
@@ -258,7 +258,7 @@ def test_an_empty_line_says_nothing(tmp_path):
 
 
 def test_every_command_is_in_the_help(tmp_path):
-    text = talk(tmp_path).command("/help")
+    text = talk(tmp_path).answer_command("/help")
     assert all(f"/{name}" in text for name in COMMANDS)
 
 
@@ -280,22 +280,22 @@ def test_a_conversation_with_a_store_goes_on_through_a_decision(tmp_path):
         return {waiting.call.id: approve() for waiting in pending}
 
     async def go():
-        await here.turn("what is here?", show, decide)
-        result = await here.turn("run it", show, decide)
+        await here.run_turn("what is here?", show, decide)
+        result = await here.run_turn("run it", show, decide)
         await here.agent.config.store.close()
         return result
 
     assert asyncio.run(go()).text == "It says: from the shell"
     assert [message.text for message in here.session.messages if message.role == "user"] == ["what is here?", "run it"]
     assert here.session.messages[-1].text == "It says: from the shell"
-    assert "stays whole" in here.command("/compact")
+    assert "stays whole" in here.answer_command("/compact")
 
 
 def test_a_conversation_in_the_store_is_gone_on_with(tmp_path):
     before = talk(tmp_path, "hello", "--store", "talk.db")
 
     async def first():
-        await before.turn("who are you?", ignore, ignore)
+        await before.run_turn("who are you?", ignore, ignore)
         await before.agent.config.store.close()
 
     asyncio.run(first())
@@ -437,7 +437,7 @@ def test_another_model_after_the_embedded_one_has_its_tools_again(tmp_path, monk
     made = talk(tmp_path)
     monkeypatch.setattr("glidepath.cli.agent_maker.EMBEDDED", ("python:flights:hello",))
     made.settings.known["tools"] = Known(("list",), "default")
-    made.command("/model python:flights:hello")
+    made.answer_command("/model python:flights:hello")
     assert made.agent.config.tools == ()
-    made.command("/model python:flights:chat")
+    made.answer_command("/model python:flights:chat")
     assert [tool.name for tool in made.agent.config.tools] == ["list"]

@@ -8,15 +8,15 @@ from datetime import datetime
 import pytest
 from textual.events import Key, Paste
 
-from glidepath.cli.approval_dialog import ApprovalAsked, consult, question
-from glidepath.cli.chat.slash import next_message, rename_chat
+from glidepath.cli.approval_dialog import ApprovalAsked, consult, format_question
+from glidepath.cli.chat.slash import estimate_next_message, rename_chat
 from glidepath.cli.chat_cards import ChatCard, card_of, choose_chat
 from glidepath.cli.file_changes import Changes
 from glidepath.cli.layers import gather
 from glidepath.cli.parser import make_parser
-from glidepath.cli.status import most_output, status_line
+from glidepath.cli.status import reserved_output_of, status_line
 from glidepath.cli.world import CliContext
-from glidepath.context import CharEstimator, sizer
+from glidepath.context import CharEstimator, make_sizer
 from glidepath.errors import ConfigurationError
 from glidepath.events import BudgetReserved, BudgetSettled, StreamChunk
 from glidepath.messages import ToolCall, UserMessage
@@ -45,7 +45,7 @@ def test_an_edit_is_in_the_workspace_whether_or_not_it_can_succeed(tmp_path, old
     space = Workspace(tmp_path)
     call = ToolCall(id="1", name="edit", arguments={"path": "notes.txt", "old": old, "new": "new"})
     planned = Changes(space).plan_change(call.name, call.arguments, workspace_tools(space, ["edit"]))
-    rows = question(ApprovalAsked(name="1", pending=PendingCall(call=call), change=planned), 80)
+    rows = format_question(ApprovalAsked(name="1", pending=PendingCall(call=call), change=planned), 80)
     assert rows[0] == "The agent wants to call edit (in the workspace):"
     assert fate in "\n".join(rows)
 
@@ -64,7 +64,7 @@ def test_on_a_narrow_screen_the_agent_is_still_the_agent():
     one = ApprovalAsked(
         name="1", pending=PendingCall(call=ToolCall(id="1", name="shell", arguments={})), sandboxed=True
     )
-    rows = question(one, 40)
+    rows = format_question(one, 40)
     assert rows[0] == "The agent wants to call shell"
     assert " ".join(rows[1:-1]) == "(sandboxed: no network, writes only in the workspace):"
     assert max(map(len, rows)) <= 40
@@ -122,36 +122,36 @@ def test_context_and_status_count_what_the_next_message_really_sends(tmp_path):
 
     async def hear(event):
         if isinstance(event, BudgetReserved):
-            booked.append(event.tokens - most_output(here.agent.config))
+            booked.append(event.tokens - reserved_output_of(here.agent.config))
         elif isinstance(event, BudgetSettled):
             used.append(event.usage)
 
     async def both():
-        before = sum(next_message(here).values())
-        await here.turn("one", hear, ignore)
-        assert booked == [before + sizer(CharEstimator())(UserMessage("one"))]
-        after = sum(next_message(here).values())
+        before = sum(estimate_next_message(here).values())
+        await here.run_turn("one", hear, ignore)
+        assert booked == [before + make_sizer(CharEstimator())(UserMessage("one"))]
+        after = sum(estimate_next_message(here).values())
         assert abs(after - used[0].total) <= 3  # the parts are rounded
-        await here.turn("two", hear, ignore)
+        await here.run_turn("two", hear, ignore)
         assert 0 <= used[1].input - after < 12
 
     asyncio.run(both())
-    total = sum(next_message(here).values())
-    assert f"Your next message sends about {total} tokens, and what you type:" in here.command("/context")
-    assert "the system prompt" in here.command("/context")
-    assert f"your next message sends about {total} tokens" in here.command("/status")
+    total = sum(estimate_next_message(here).values())
+    assert f"Your next message sends about {total} tokens, and what you type:" in here.answer_command("/context")
+    assert "the system prompt" in here.answer_command("/context")
+    assert f"your next message sends about {total} tokens" in here.answer_command("/status")
 
 
 def test_the_status_line_shows_an_estimate_while_a_reply_streams(tmp_path):
     here = talk(tmp_path, "echoes")
-    before, lines = sum(next_message(here).values()), []
+    before, lines = sum(estimate_next_message(here).values()), []
 
     async def hear(event):
         lines.append((type(event).__name__, status_line(here.status, 80)))
 
-    asyncio.run(here.turn("x" * 400, hear, ignore))
+    asyncio.run(here.run_turn("x" * 400, hear, ignore))
     chunks = [line for name, line in lines if name == "StreamChunk"]
-    assert f"| ~{before + sizer(CharEstimator())(UserMessage('x' * 400)) + 103} tokens |" in chunks[-1]
+    assert f"| ~{before + make_sizer(CharEstimator())(UserMessage('x' * 400)) + 103} tokens |" in chunks[-1]
     assert "~" not in lines[-1][1]
 
 
@@ -161,7 +161,7 @@ def test_the_status_line_shows_an_estimate_while_a_reply_streams(tmp_path):
 def kept(tmp_path, *words, model="echoes", **flags):
     here = talk(tmp_path, model, *SAVED)
     for word in words:
-        asyncio.run(here.turn(word, ignore, ignore))
+        asyncio.run(here.run_turn(word, ignore, ignore))
     return here
 
 
@@ -194,8 +194,8 @@ def test_a_name_that_two_conversations_have_is_not_printed_as_the_way_back(tmp_p
 
 def test_the_way_back_names_the_model_that_answers_now(tmp_path):
     here = kept(tmp_path, "hello")
-    here.command("/model python:flights:talkative")
-    assert "--model python:flights:talkative" in here.way_back()
+    here.answer_command("/model python:flights:talkative")
+    assert "--model python:flights:talkative" in here.return_command()
 
 
 def chosen(tmp_path, *argv, folder=None):
@@ -226,7 +226,7 @@ def test_a_conversation_that_is_killed_in_its_first_turn_is_the_one_to_continue(
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        asyncio.run(here.turn("hello", leave, ignore))
+        asyncio.run(here.run_turn("hello", leave, ignore))
     assert chosen(tmp_path, "-c") == (here.session.id, "python:flights:waits")
 
 
@@ -332,7 +332,7 @@ def test_a_question_is_laid_out_again_when_the_window_changes(tmp_path):
 def test_the_help_fits_a_narrow_screen(tmp_path):
     here = talk(tmp_path)
     here.columns = 50
-    rows = here.command("/help").split("\n")
+    rows = here.answer_command("/help").split("\n")
     assert max(map(len, rows)) <= 50
     assert {len(row) - len(row.lstrip()) for row in rows} == {0, 13}
 
@@ -347,7 +347,7 @@ def test_a_deleted_conversation_leaves_none_of_its_words_behind(tmp_path):
 def test_nothing_in_a_note_steers_the_terminal(tmp_path):
     async def script(app, pilot):
         await app._note("hello \x1b]2;TITLE\x07 \x1b[1;1H\u202eend")
-        app.talk.command = lambda line: "\x1b[31mred"
+        app.talk.answer_command = lambda line: "\x1b[31mred"
         await say(app, pilot, "/status")
         await pilot.pause()
         rows = shown(app)

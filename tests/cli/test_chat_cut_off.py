@@ -42,7 +42,7 @@ def test_a_command_that_ran_when_the_chat_was_killed_is_shown_with_its_unknown_o
     async def allow(pending):
         return {one.call.id: approve() for one in pending}
 
-    asyncio.run(here.turn("make\x1b[2J it", look, allow))
+    asyncio.run(here.run_turn("make\x1b[2J it", look, allow))
     said = found_after_the_kill(tmp_path, here.session.id)
     assert "> make<U+001B>[2J it\n" in said
     assert 'Its outcome is unknown, because it had begun: shell(command="echo from the shell > made.txt;' in said
@@ -56,7 +56,7 @@ def test_a_call_that_waited_for_an_answer_when_the_chat_was_killed_is_shown(tmp_
         here.interrupt("over")
         return {}
 
-    asyncio.run(here.turn("make it", ignore, look))
+    asyncio.run(here.run_turn("make it", ignore, look))
     said = found_after_the_kill(tmp_path, here.session.id)
     assert "> make it\n" in said
     assert 'Not run: shell(command="echo from the shell' in said
@@ -64,7 +64,7 @@ def test_a_call_that_waited_for_an_answer_when_the_chat_was_killed_is_shown(tmp_
 
 def test_a_conversation_that_ended_well_is_continued_with_its_last_words(tmp_path):
     here = talk(tmp_path, "echoes", *SAVED)
-    asyncio.run(here.turn("one", ignore, ignore))
+    asyncio.run(here.run_turn("one", ignore, ignore))
     said = asyncio.run(here.resume(here.session.id))
     assert said.split("\n")[1:] == ["> one", "You said: one"]
 
@@ -87,7 +87,7 @@ def interrupted(tmp_path, *argv):
         if BEGUN in "".join(said):
             here.interrupt("Esc")
 
-    asyncio.run(here.turn("hi", stop, ignore))
+    asyncio.run(here.run_turn("hi", stop, ignore))
     return here
 
 
@@ -95,17 +95,17 @@ def interrupted(tmp_path, *argv):
 def test_the_text_of_an_interrupted_reply_is_kept_for_the_model_and_for_the_export(tmp_path, argv):
     here = interrupted(tmp_path, *argv)
     (tmp_path / "sent.txt").write_text("never asked for")
-    here.command("/export talk.md")
+    here.answer_command("/export talk.md")
     assert f"## Model (interrupted)\n\n{BEGUN}\n" in (tmp_path / "talk.md").read_text()
     if argv:
         session, here = here.session.id, talk(tmp_path, "echoes", *argv)
         assert asyncio.run(here.resume(session)).endswith(f"\n{BEGUN}\n(interrupted)")
-    here.command("/model python:flights:echoes")
+    here.answer_command("/model python:flights:echoes")
     message, _ = here.message("continue")
     assert message == with_aside("continue", f"I interrupted your last reply, which began:\n\n{BEGUN}")
-    asyncio.run(here.turn(message, ignore, ignore))
+    asyncio.run(here.run_turn(message, ignore, ignore))
     assert here.message("more")[0] == "more"  # once is enough
-    here.command("/export two.md")
+    here.answer_command("/export two.md")
     assert "Model (interrupted)" not in (tmp_path / "two.md").read_text()
 
 
@@ -127,7 +127,7 @@ def test_a_reply_that_was_complete_is_not_sent_twice(tmp_path):
         if isinstance(event, ToolStarted):
             here.interrupt("Esc")
 
-    asyncio.run(here.turn("hi", stop, ignore))
+    asyncio.run(here.run_turn("hi", stop, ignore))
     assert here.message("continue")[0] == "continue"
 
 

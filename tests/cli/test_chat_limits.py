@@ -14,18 +14,18 @@ async def nothing(_):
 
 
 def say(chat, text="hello"):
-    return asyncio.run(chat.turn(text, nothing, nothing))
+    return asyncio.run(chat.run_turn(text, nothing, nothing))
 
 
 def test_defaults_are_for_each_message_and_given_limits_for_the_conversation(tmp_path):
     chat = talk(tmp_path, "echoes", "--max-tokens", "9k", "--timeout", "5m")
-    rows = chat.command("/limits").splitlines()
+    rows = chat.answer_command("/limits").splitlines()
     assert rows[0] == "turns       50 for each message (the default)"
     assert rows[1] == "tokens      9000 for the conversation, 0 used"
     assert rows[2] == "cost        no limit"
     assert rows[3] == "time        5m for the conversation, 0s used"
     say(chat)
-    assert f"{chat.session.totals.usage.total} used" in chat.command("/limits tokens")
+    assert f"{chat.session.totals.usage.total} used" in chat.answer_command("/limits tokens")
 
 
 def test_turns_that_are_used_up_are_said_and_a_higher_limit_lets_the_conversation_continue(tmp_path):
@@ -33,7 +33,7 @@ def test_turns_that_are_used_up_are_said_and_a_higher_limit_lets_the_conversatio
     say(chat)
     with pytest.raises(ConfigurationError, match=r"used its model turns .1.. /limits turns 2 raises it"):
         say(chat)
-    assert chat.command("/limits turns 9") == "turns       9 for the conversation, 1 used"
+    assert chat.answer_command("/limits turns 9") == "turns       9 for the conversation, 1 used"
     assert say(chat).ok
     assert chat.session.totals.runs == 2
 
@@ -43,7 +43,7 @@ def test_tokens_of_all_messages_count_together(tmp_path):
     ends = [say(chat, "word " * 200).ok for _ in range(12)]
     assert ends[0]
     assert not ends[-1]
-    chat.command("/limits tokens 500k")
+    chat.answer_command("/limits tokens 500k")
     assert say(chat).ok
 
 
@@ -68,4 +68,4 @@ def test_only_working_time_counts_and_a_new_conversation_begins_anew(tmp_path):
     ],
 )
 def test_a_wrong_word_is_answered_with_the_right_one(tmp_path, line, answer):
-    assert answer in talk(tmp_path).command(line)
+    assert answer in talk(tmp_path).answer_command(line)

@@ -16,11 +16,11 @@ from glidepath.cli.chat.past import answer_entries
 from glidepath.cli.chat.reply import ChatReply
 from glidepath.cli.chat.slash import describe_turn_end
 from glidepath.cli.chat_cards import card_of
-from glidepath.cli.file_changes import Changes, difference
-from glidepath.cli.instructions import own_commands
+from glidepath.cli.file_changes import Changes, format_difference
+from glidepath.cli.instructions import load_custom_commands
 from glidepath.cli.parser import make_parser
-from glidepath.cli.person import how_it_went, last_lines, run_user_command
-from glidepath.cli.status import printable
+from glidepath.cli.person import describe_result, run_user_command, tail_output
+from glidepath.cli.status import strip_control_characters
 from glidepath.cli.world import CliContext
 from glidepath.constraints import MaxIterationConstraint, TimeoutConstraint
 from glidepath.events import StreamChunk
@@ -51,7 +51,7 @@ def test_spaces_that_do_not_break_stay_in_an_answer(tmp_path):
 
 
 def test_spaces_and_unseen_marks_are_not_shown_as_question_marks():
-    assert printable("10\u00a0000 \u3000 a\u200bb \U0001f469\u200d\U0001f467 x\u2028y\x1b") == (
+    assert strip_control_characters("10\u00a0000 \u3000 a\u200bb \U0001f469\u200d\U0001f467 x\u2028y\x1b") == (
         "10\u00a0000 \u3000 ab \U0001f469\U0001f467 x\ny?"
     )
 
@@ -134,13 +134,13 @@ def ran(command, folder, *, until=None):
 
 def test_a_command_that_is_stopped_keeps_what_it_has_printed(tmp_path):
     code, output = ran("echo so far; touch there; exec sleep 60", tmp_path, until="there")
-    assert (how_it_went(code), output) == ("stopped", "so far")
-    assert last_lines(code, output, str) == "so far\n(stopped)"
+    assert (describe_result(code), output) == ("stopped", "so far")
+    assert tail_output(code, output, str) == "so far\n(stopped)"
 
 
 def test_colors_and_progress_of_a_command_are_not_shown_as_garbage(tmp_path):
     code, output = ran(r"printf '\033[31mred\033[0m\n10%%\r20%%\r100%%\nend\r\n'; false", tmp_path)
-    assert (how_it_went(code), output) == ("exit code 1", "red\n100%\nend")
+    assert (describe_result(code), output) == ("exit code 1", "red\n100%\nend")
 
 
 def test_a_command_that_prints_without_end_does_not_fill_the_memory(tmp_path):
@@ -164,9 +164,9 @@ def test_when_the_money_is_used_up_the_way_back_allows_more(tmp_path):
     async def script(app, pilot):
         await say(app, pilot, "how much?")
         assert "the next call would exceed the cost limit" in shown(app)
-        more = f"type /limits cost AMOUNT, or leave and type: {app.talk.way_back()}"
+        more = f"type /limits cost AMOUNT, or leave and type: {app.talk.return_command()}"
         assert f"To continue with a larger budget, {more}" in shown(app)
-        assert app.talk.way_back().endswith(" --max-budget-usd 0.004")
+        assert app.talk.return_command().endswith(" --max-budget-usd 0.004")
 
     play(tmp_path, script, "chat", *SAVED, "--max-budget-usd", "0.002")
 
@@ -177,10 +177,10 @@ def test_when_the_money_is_used_up_the_way_back_allows_more(tmp_path):
 )
 def test_a_limit_of_the_conversation_that_is_used_up_is_raised_on_the_way_back(tmp_path, name, flag, given, more):
     here = talk(tmp_path, "endless", *SAVED, flag, given)
-    result = asyncio.run(here.turn("go", ignore, ignore))
+    result = asyncio.run(here.run_turn("go", ignore, ignore))
     assert result.outcome is LoopOutcome.WRAPPED_UP
-    assert here.way_back().endswith(f" {flag} {more}")
-    on = f"type /limits {name} AMOUNT, or leave and type: {here.way_back()}"
+    assert here.return_command().endswith(f" {flag} {more}")
+    on = f"type /limits {name} AMOUNT, or leave and type: {here.return_command()}"
     assert describe_turn_end(result, here).endswith(f"\nTo continue with a higher limit, {on}")
     session, back = here.session.id, talk(tmp_path, "echoes", *SAVED, flag, more)
     asyncio.run(back.resume(session))
@@ -195,16 +195,16 @@ def ended_for(kind, result):
 
 def test_working_time_counts_from_the_opening_so_the_way_back_has_the_same(tmp_path):
     here = talk(tmp_path, "echoes", *SAVED, "--timeout", "60")
-    result = here.session.last = ended_for(TimeoutConstraint, asyncio.run(here.turn("go", ignore, ignore)))
+    result = here.session.last = ended_for(TimeoutConstraint, asyncio.run(here.run_turn("go", ignore, ignore)))
     assert limit_used_up(here, result) == "time"
-    assert here.way_back().endswith(" --timeout 60")
+    assert here.return_command().endswith(" --timeout 60")
     assert "type /limits time AMOUNT" in describe_turn_end(result, here)
 
 
 def test_a_default_is_for_each_message_and_is_not_raised_for_the_next(tmp_path):
     here = talk(tmp_path, "echoes", *SAVED)
-    result = here.session.last = ended_for(MaxIterationConstraint, asyncio.run(here.turn("go", ignore, ignore)))
-    assert "--max-turns" not in here.way_back()
+    result = here.session.last = ended_for(MaxIterationConstraint, asyncio.run(here.run_turn("go", ignore, ignore)))
+    assert "--max-turns" not in here.return_command()
     assert "/limits" not in describe_turn_end(result, here)
 
 
@@ -254,8 +254,8 @@ def test_export_knows_the_home_folder(tmp_path, monkeypatch):
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     (tmp_path / "home").mkdir()
     here = talk(tmp_path, "echoes")
-    asyncio.run(here.turn("hi", ignore, ignore))
-    assert here.command("/export ~/talk.md") == f"Written to {tmp_path}/home/talk.md"
+    asyncio.run(here.run_turn("hi", ignore, ignore))
+    assert here.answer_command("/export ~/talk.md") == f"Written to {tmp_path}/home/talk.md"
 
 
 def test_a_draft_is_kept_when_you_leave(tmp_path):
@@ -286,7 +286,7 @@ def test_a_write_that_changes_nothing_says_so(tmp_path):
     planned = Changes(space).plan_change(
         "write", {"path": "a.txt", "content": "same\n"}, workspace_tools(space, ["write"])
     )
-    assert difference(planned, 80) == ["  a.txt (no change: the file has this text already)"]
+    assert format_difference(planned, 80) == ["  a.txt (no change: the file has this text already)"]
 
 
 def test_commands_of_a_folder_that_is_not_trusted_are_not_left_out_in_silence(tmp_path):
@@ -295,7 +295,7 @@ def test_commands_of_a_folder_that_is_not_trusted_are_not_left_out_in_silence(tm
     (place / "review.md").write_text("Review it.")
     world = CliContext(folder=tmp_path)
     world.notes = []
-    assert "review" not in own_commands(world)
+    assert "review" not in load_custom_commands(world)
     assert world.notes == [".glidepath/commands is not used: this folder is not trusted. `glidepath trust` trusts it."]
 
 
@@ -306,7 +306,7 @@ def test_no_row_of_an_answer_to_a_command_is_wider_than_the_log(tmp_path):
         await pilot.resize_terminal(40, 12)
         await settle(pilot, lambda: app.talk.columns == 37)
         for command in ("/help", "/tools"):
-            rows = app.talk.command(command).splitlines()
+            rows = app.talk.answer_command(command).splitlines()
             assert 30 < max(map(len, rows)) <= 37
 
     play(tmp_path, script, "echoes", "--tools", "write,shell")
@@ -334,8 +334,8 @@ def test_a_message_that_another_process_keeps_from_being_sent_comes_back_into_th
                 writing.set()
 
         await say(app, pilot, "hello")
-        first.session = first._conversation(app.talk.session.id)
-        other = asyncio.create_task(first.turn("from there", look, ignore))
+        first.session = first._make_session(app.talk.session.id)
+        other = asyncio.create_task(first.run_turn("from there", look, ignore))
         await writing.wait()
         app.talk.asides.append("printed")
         await say(app, pilot, "from here", lambda app: "Not sent: " in shown(app) and not app.talk.busy)
@@ -343,7 +343,7 @@ def test_a_message_that_another_process_keeps_from_being_sent_comes_back_into_th
         assert app.query_one("#prompt").value == "from here"
         assert app.talk.asides == ["printed"]
         assert len(app.talk.session.messages) == 2
-        assert app.talk.way_back()
+        assert app.talk.return_command()
         first.interrupt("over")
         await other
 

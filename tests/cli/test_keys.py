@@ -152,9 +152,9 @@ def test_a_deck_on_your_own_chats_takes_no_view_token(tmp_path):
 
 
 def test_expiry_is_in_the_future_by_days_hours_and_dates():
-    from glidepath.cli.commands.keys_command import _moment
+    from glidepath.cli.commands.keys_command import _parse_expiry
 
     now = time.time()
-    assert abs(_moment("2d") - now - 172_800) < 5
-    assert abs(_moment("3h") - now - 10_800) < 5
-    assert _moment("2999-01-31") == 32_474_736_000.0
+    assert abs(_parse_expiry("2d") - now - 172_800) < 5
+    assert abs(_parse_expiry("3h") - now - 10_800) < 5
+    assert _parse_expiry("2999-01-31") == 32_474_736_000.0

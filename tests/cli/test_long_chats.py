@@ -78,7 +78,7 @@ def pages(app):
 
 async def hold(app, pilot, turns, text="go"):
     for _ in range(turns):
-        await app._turn(text)
+        await app._run_turn(text)
         await settle(app, pilot)
 
 
@@ -110,7 +110,7 @@ def test_the_log_looks_the_same_with_old_messages_put_away_and_after_a_change_of
             await come_to_rest(app, pilot)
             narrow = list(pages(app))
             again = sum(not child.display for child in app._pane.children)
-            await app._command("/clear")
+            await app._run_slash_command("/clear")
             await hold(app, pilot, 1)
             return hidden, again, [wide, narrow, rows(app)]
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from glidepath.cli.chat.heap import keep_heap
-from glidepath.cli.markup import Blocks, renderable
+from glidepath.cli.markup import Blocks, render_block
 from glidepath.testing import ScriptedModel, say
 
 from .test_chat import ChatApp, talk
@@ -56,7 +56,7 @@ def test_an_answer_that_ends_inside_a_code_block_leaves_nothing_open():
 def printed(text, width=40):
     console = Console(width=width, file=io.StringIO(), record=True)
     for block in blocks(text):
-        console.print(renderable(block))
+        console.print(render_block(block))
     return [line.rstrip() for line in console.export_text().splitlines()]
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from glidepath.cli import main
 from glidepath.cli.deck_server import address_of
-from glidepath.cli.folder import look
+from glidepath.cli.folder import read_folder
 from glidepath.cli.trust import remember
 from glidepath.cli.world import CliContext
 from glidepath.errors import ConfigurationError
@@ -234,7 +234,7 @@ def test_a_shared_file_in_the_folder_is_ignored_until_the_folder_is_trusted(tmp_
     _, _, err = command("mcp", "test", folder=folder)
     assert "this folder is not trusted, so .mcp.json is ignored" in err
     assert not (folder / "started").exists()
-    remember(look(folder))
+    remember(read_folder(folder))
     command("mcp", "test", folder=folder)
     assert (folder / "started").exists()
 

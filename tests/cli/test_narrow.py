@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from glidepath.cli.layers import gather
-from glidepath.cli.narrow import effect_of, exceeding
+from glidepath.cli.narrow import effect_of, find_exceeding_keys
 from glidepath.cli.settings import SETTINGS
 from glidepath.cli.shown import escape_invisible, fold_line, quote_value
 from glidepath.cli.status import width_of
@@ -73,7 +73,7 @@ def test_the_page_lists_every_setting_that_a_found_file_may_narrow():
 
 def test_the_defaults_of_the_command_line_are_never_beyond_narrowing(tmp_path):
     own = {setting.key: setting.default for setting in SETTINGS if setting.default is not None and setting.in_file}
-    assert exceeding(own, tmp_path) == []
+    assert find_exceeding_keys(own, tmp_path) == []
 
 
 @pytest.mark.parametrize(
@@ -101,7 +101,7 @@ def test_the_defaults_of_the_command_line_are_never_beyond_narrowing(tmp_path):
     ],
 )
 def test_a_found_file_may_narrow(tmp_path, key, value):
-    assert exceeding({key: value}, tmp_path) == []
+    assert find_exceeding_keys({key: value}, tmp_path) == []
 
 
 @pytest.mark.parametrize(
@@ -150,7 +150,7 @@ def test_a_found_file_may_narrow(tmp_path, key, value):
     ],
 )
 def test_whatever_does_more_than_narrow_needs_trust(tmp_path, key, value):
-    assert exceeding({key: value}, tmp_path) == [key]
+    assert find_exceeding_keys({key: value}, tmp_path) == [key]
 
 
 # A value that a file can hold, by the kind of a setting.
@@ -184,7 +184,7 @@ def test_a_link_in_the_folder_does_not_make_a_workspace_outside_look_inside(tmp_
     folder = tmp_path / "unpacked"
     folder.mkdir()
     (folder / "docs").symlink_to(tmp_path)
-    assert exceeding({"workspace": "docs"}, folder) == ["workspace"]
+    assert find_exceeding_keys({"workspace": "docs"}, folder) == ["workspace"]
 
 
 def test_the_question_shows_every_value_in_full_and_nothing_can_steer_the_terminal(tmp_path):

@@ -8,7 +8,7 @@ import pytest
 
 from glidepath import Agent, Limits, tool
 from glidepath.cli.layers import LoadedSettings
-from glidepath.cli.notes import ways_on
+from glidepath.cli.notes import suggest_next_commands
 from glidepath.messages import ToolCall
 from glidepath.outcome import AgentState, LoopOutcome, PendingCall, RunResult
 from glidepath.sessions import SqliteStore
@@ -153,7 +153,7 @@ def test_a_call_with_a_form_is_not_to_be_approved_and_its_id_cannot_run_a_comman
     result = RunResult(
         run_id="r", session_id="s", state=AgentState.IDLE, outcome=LoopOutcome.PAUSED, pending=(waiting,)
     )
-    decides, _ = ways_on("s", LoadedSettings({}, None, found=False), result)
+    decides, _ = suggest_next_commands("s", LoadedSettings({}, None, found=False), result)
     assert decides.startswith("it asks for a form: ")
     assert decides.endswith("glidepath decide s 'c1; rm x' deny")
 
@@ -179,7 +179,7 @@ def test_a_message_to_a_run_that_has_ended_says_what_it_waits_for(tmp_path, paus
 def test_several_waiting_calls_are_named_each_with_its_way_to_decide():
     waiting = [PendingCall(call=ToolCall(f"c{number}", "ask", {"n": number})) for number in (1, 2)]
     result = RunResult(run_id="r", session_id="s", state=AgentState.IDLE, outcome=LoopOutcome.PAUSED, pending=waiting)
-    one, first, two, second, _ = ways_on("s", LoadedSettings({}, None, found=False), result)
+    one, first, two, second, _ = suggest_next_commands("s", LoadedSettings({}, None, found=False), result)
     assert (one, two) == ("waiting for a decision: ask(n=1)", "waiting for a decision: ask(n=2)")
     assert (first.endswith(" s c1 approve"), second.endswith(" s c2 approve")) == (True, True)
 

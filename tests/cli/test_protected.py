@@ -111,7 +111,7 @@ def test_the_file_of_a_team_is_protected(folder):
 
 def test_a_team_runs_no_shell_unasked_without_a_sandbox(folder, monkeypatch):
 
-    monkeypatch.setattr(toolset, "look_for_sandbox", lambda: (None, "it is not installed"))
+    monkeypatch.setattr(toolset, "try_sandbox", lambda: (None, "it is not installed"))
     (folder / "shells.py").write_text(
         "from glidepath.testing import ScriptedModel, call, say\n"
         "def model(): return ScriptedModel([call('shell', command='touch RAN'), say('Done.')])\n"

@@ -12,7 +12,7 @@ from glidepath.cli.layers import load
 from glidepath.cli.parser import make_parser
 from glidepath.cli.setting_rows import PYTHON_ONLY
 from glidepath.cli.setting_values import read_text
-from glidepath.cli.settings import BY_KEY, BY_SEED, SECTIONS, SETTINGS, variable
+from glidepath.cli.settings import BY_KEY, BY_SEED, SECTIONS, SETTINGS, variable_name_of
 from glidepath.cli.settings_schema import defaults, json_schema, markdown_table
 
 from .shell_user import glidepath
@@ -46,7 +46,7 @@ def test_keys_flags_and_variables_are_unique():
     for names in (
         [setting.key for setting in SETTINGS],
         [setting.flag for setting in SETTINGS if setting.flag],
-        [variable(setting) for setting in SETTINGS],
+        [variable_name_of(setting) for setting in SETTINGS],
     ):
         assert len(set(names)) == len(names)
 
@@ -180,6 +180,6 @@ def test_config_show_masks_whatever_may_be_a_secret(tmp_path, words):
 
 
 def test_config_show_masks_the_passwords_of_fallbacks(tmp_path):
-    from glidepath.cli.commands.config_command import plain
+    from glidepath.cli.commands.config_command import to_safe_json
 
-    assert "pw" not in str(plain(("openai-compatible:m@http://me:pw@host/v1",)))
+    assert "pw" not in str(to_safe_json(("openai-compatible:m@http://me:pw@host/v1",)))

@@ -10,11 +10,11 @@ from glidepath import AgentState, Limits, LoopOutcome, RunResult, Usage
 from glidepath.cli.status import (
     Status,
     arguments_line,
-    clip,
+    clip_line,
     closing_line,
-    duration,
-    figure,
-    money,
+    format_count,
+    format_duration,
+    format_money,
     status_line,
     width_of,
 )
@@ -63,14 +63,14 @@ def test_what_has_no_limit_shows_none():
     width=st.integers(1, 200),
 )
 def test_the_line_is_never_wider_than_the_terminal(phase, tokens, cost, turn, width):
-    line = status_line(status(FULL, phase=clip(phase, 60), turn=turn, tokens=tokens, cost=cost), width)
+    line = status_line(status(FULL, phase=clip_line(phase, 60), turn=turn, tokens=tokens, cost=cost), width)
     assert width_of(line) <= width
 
 
 @settings(deadline=None)
 @given(st.text(), st.integers(0, 100))
 def test_clipped_text_fits_and_steers_no_terminal(text, width):
-    shown = clip(text, width)
+    shown = clip_line(text, width)
     assert width_of(shown) <= width
     assert all(sign.isprintable() for sign in shown)
 
@@ -89,7 +89,7 @@ def test_clipped_text_fits_and_steers_no_terminal(text, width):
     ],
 )
 def test_figures(number, text):
-    assert figure(number) == text
+    assert format_count(number) == text
 
 
 @pytest.mark.parametrize(
@@ -104,12 +104,12 @@ def test_figures(number, text):
     ],
 )
 def test_money(amount, text):
-    assert money(Decimal(amount)) == text
+    assert format_money(Decimal(amount)) == text
 
 
 @pytest.mark.parametrize(("seconds", "text"), [(0, "0:00"), (59.9, "0:59"), (61, "1:01"), (3661, "1:01:01")])
 def test_durations(seconds, text):
-    assert duration(seconds) == text
+    assert format_duration(seconds) == text
 
 
 def test_arguments_are_short():
@@ -144,7 +144,7 @@ def test_the_time_does_not_run_while_a_person_decides():
     made = Status(Limits(timeout=100), lambda: clock[0])
     head = {"run_id": "r", "parent_id": None, "sequence": 1, "time": 0.0}
     start = {**head, "session_id": "s", "agent_name": "a", "model": "m"}
-    made.hear(RunStarted(**start))
+    made.record_event(RunStarted(**start))
     clock[0] = 10.0
     paused = RunResult(
         run_id="r",
@@ -157,10 +157,10 @@ def test_the_time_does_not_run_while_a_person_decides():
         tool_calls=0,
         elapsed=2.0,
     )
-    made.hear(RunEnded(**head, result=paused))
+    made.record_event(RunEnded(**head, result=paused))
     clock[0] = 70.0
     assert made.seconds_left() == 90
-    made.hear(RunStarted(**start, resumed=True))
+    made.record_event(RunStarted(**start, resumed=True))
     clock[0] = 75.0
     assert made.seconds_left() == 85
 

@@ -106,17 +106,17 @@ def test_an_empty_default_file_is_not_a_store(tmp_path, monkeypatch):
 
 
 def test_an_agent_cannot_write_into_the_store_it_runs_with(tmp_path):
-    from glidepath.cli.agent_maker import _own_files
+    from glidepath.cli.agent_maker import _list_own_files
     from glidepath.workspace import Workspace
 
     class Settings(dict):
         file = None
 
-    own = _own_files(Settings(store="kept"), Here(tmp_path))
+    own = _list_own_files(Settings(store="kept"), Here(tmp_path))
     place = Workspace(tmp_path, protect=own)
     for name in ("kept", "kept-wal", "kept-shm"):
-        assert place.protection.refusal([name])
-    assert not place.protection.refusal(["other"])
+        assert place.protection.explain_refusal([name])
+    assert not place.protection.explain_refusal(["other"])
 
 
 @pytest.mark.parametrize("line", ["run hi --resume x", "run hi --last", "resume x", "send x y"])

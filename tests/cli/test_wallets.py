@@ -119,7 +119,7 @@ def talk(folder, *flags):
 async def conversation(chat, most=400):
     results = []
     while len(results) < most:
-        results.append(await chat.turn("again", _nothing, _nothing))
+        results.append(await chat.run_turn("again", _nothing, _nothing))
         if results[-1].outcome is not LoopOutcome.DONE:
             break
     return results
@@ -142,9 +142,9 @@ def test_g4_the_budget_of_a_chat_is_for_the_whole_conversation(kept, tmp_path):
             more = await conversation(again)
             assert len(more) <= 3
             assert float(sum(result.cost for result in [*results, *more])) <= 0.05
-            assert " of $0.05" in again.command("/status")
+            assert " of $0.05" in again.answer_command("/status")
         chat.clear()
-        assert (await chat.turn("new", _nothing, _nothing)).outcome is LoopOutcome.DONE
+        assert (await chat.run_turn("new", _nothing, _nothing)).outcome is LoopOutcome.DONE
 
     asyncio.run(main())
 

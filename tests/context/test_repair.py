@@ -4,7 +4,7 @@ import time
 
 from hypothesis import given
 
-from glidepath.context import repair, sendable
+from glidepath.context import drop_unsendable, repair
 from glidepath.messages import AssistantMessage, CustomMessage, ReasoningBlock, ToolCall, ToolResultMessage
 
 from .grammar import asks, damaged, gives, healthy, is_valid, owners, quick, say, unsent, user
@@ -57,13 +57,13 @@ def test_repair_is_deterministic_and_does_not_touch_its_input(messages):
 def test_a_healthy_transcript_comes_back_as_the_same_object(messages):
     messages = [m for m in messages if not unsent(m)]
     assert repair(messages) is messages
-    assert sendable(messages) is messages
+    assert drop_unsendable(messages) is messages
 
 
 @quick
 @given(damaged())
 def test_sendable_leaves_out_custom_and_unknown_messages_only(messages):
-    assert list(sendable(messages)) == [m for m in messages if not unsent(m)]
+    assert list(drop_unsendable(messages)) == [m for m in messages if not unsent(m)]
 
 
 def test_a_call_without_a_result_is_answered_as_interrupted():

@@ -357,7 +357,7 @@ def test_g15_a_view_under_a_checkpoint_has_whole_groups_and_the_pinned_messages(
     upto = heads[int(share * (len(heads) - 1))]
     strategy = Summarize()
     gist = strategy.restore(text, upto)
-    shown, sizes, pins = strategy.under(gist, messages, sizes_of(messages), pinned)
+    shown, sizes, pins = strategy.apply_checkpoint(gist, messages, sizes_of(messages), pinned)
     assert [shown[i] for i in pins if shown[i] is not gist.message] == [messages[i] for i in pinned]
     assert gist.message in [shown[i] for i in pins]
     view = strategy.shape(shown, sizes, budget, pins)
@@ -366,7 +366,7 @@ def test_g15_a_view_under_a_checkpoint_has_whole_groups_and_the_pinned_messages(
     assert any(message is gist.message for message in view.messages)
     for result, head in owners(messages).items():
         assert (result in found) == (head in found)
-    again = strategy.under(gist, messages, sizes_of(messages), pinned)
+    again = strategy.apply_checkpoint(gist, messages, sizes_of(messages), pinned)
     assert (list(again[0]), again[2]) == (shown, pins)
 
 

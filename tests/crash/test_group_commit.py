@@ -552,7 +552,7 @@ def test_a_closed_store_on_a_full_disk_can_be_listed(small_disk):
 @pytest.mark.process
 def test_a_store_that_another_process_gave_its_identity_meanwhile_keeps_its_leases(tmp_path, monkeypatch):
     """Two processes open the same new file: the one that looked first and writes last must not void a lease."""
-    path, real, asked = tmp_path / "new.db", sqlite_file._knows, []
+    path, real, asked = tmp_path / "new.db", sqlite_file._is_own_file, []
     claim = "import asyncio, sys; from glidepath.sessions import SqliteStore\n"
     claim += "asyncio.run(SqliteStore(sys.argv[1]).claim('s', 'other'))"
 
@@ -569,7 +569,7 @@ def test_a_store_that_another_process_gave_its_identity_meanwhile_keeps_its_leas
         await store.release(lease)
         await store.close()
 
-    monkeypatch.setattr(sqlite_file, "_knows", knows)
+    monkeypatch.setattr(sqlite_file, "_is_own_file", knows)
     asyncio.run(open_it())
     assert len(asked) == 2
     with closing(sqlite3.connect(path)) as connection:

@@ -28,7 +28,7 @@ from glidepath.sessions.archive import read_journal
 from glidepath.sessions.chain import link, read, verify_commits
 from glidepath.sessions.fold import fold
 from glidepath.sessions.scribe import JournalRecorder
-from glidepath.sessions.state_changes import MARKED, StateChanges, bare
+from glidepath.sessions.state_changes import MARKED, StateChanges, strip_result
 from glidepath.testing import (
     EventRecorder,
     ScriptedModel,
@@ -77,7 +77,7 @@ TOOLS = [look, same, broken, send, slow]
 
 def plain(snapshot):
     """What can be compared: time goes on, and children are kept without their transcripts."""
-    return replace(snapshot, elapsed=0.0, next_event=0, children=tuple(map(bare, snapshot.children)))
+    return replace(snapshot, elapsed=0.0, next_event=0, children=tuple(map(strip_result, snapshot.children)))
 
 
 @pytest.fixture
@@ -446,11 +446,11 @@ def test_a_marked_change_in_any_part_that_survives_is_written_once():
             async for one in super().stream(request):
                 yield one
 
-    runs, attend = [], JournalRecorder.attend
+    runs, attend = [], JournalRecorder.follow_run
 
     async def scene(monkeypatch):
         monkeypatch.setattr(
-            JournalRecorder, "attend", lambda self, run, **k: (runs.append(run), attend(self, run, **k))[1]
+            JournalRecorder, "follow_run", lambda self, run, **k: (runs.append(run), attend(self, run, **k))[1]
         )
         agent = Agent(model=Prying([say("done")]), limits=Limits(max_iterations=3), store=MemoryStore())
         return await agent.run("go", session="s")

@@ -16,7 +16,7 @@ from glidepath.errors import StoreError
 from glidepath.sessions import SqliteStore
 from glidepath.sessions.archive import read_journal
 from glidepath.sessions.chain import link, verify_commits
-from glidepath.sessions.owner import alive, of_this_process, this_owner
+from glidepath.sessions.owner import is_alive, is_of_this_process, this_owner
 from glidepath.testing import ScriptedModel, say
 
 
@@ -51,14 +51,14 @@ def test_a_fork_and_a_fork_of_it_have_names_of_their_own_and_know_whose_theirs_a
     def scene(depth=2):
         mine = this_owner()
         assert mine.split("|")[1] == str(os.getpid())
-        assert of_this_process(mine)
-        assert not of_this_process(name)
-        assert alive(name)
+        assert is_of_this_process(mine)
+        assert not is_of_this_process(name)
+        assert is_alive(name)
         if depth:
             assert status(in_a_child(lambda: scene(depth - 1))) == 0
 
     assert status(in_a_child(scene)) == 0
-    assert of_this_process(name)
+    assert is_of_this_process(name)
 
 
 # --- fences -------------------------------------------------------------------------------------------------------

@@ -14,7 +14,7 @@ from glidepath import Agent, AgentState, Limits, LoopOutcome, tool
 from glidepath.errors import StoreError
 from glidepath.sessions import MemoryStore, PostgresStore, SqliteStore
 from glidepath.sessions.archive import read_journal, stop
-from glidepath.sessions.owner import alive, this_owner
+from glidepath.sessions.owner import is_alive, this_owner
 from glidepath.testing import ScriptedModel, call, hang, no_leftovers, say, virtual
 
 from .flights import STEPS, check_flight, effects
@@ -238,18 +238,18 @@ def test_a_dead_process_is_known_to_be_dead():
     host, _, _, nonce = this_owner().split("|")
     birth = Path(f"/proc/{child.pid}/stat").read_text().rpartition(")")[2].split()[19]
     owner = "|".join((host, str(child.pid), birth, nonce))
-    assert alive(owner)
+    assert is_alive(owner)
     child.send_signal(signal.SIGKILL)
     until = time.monotonic() + 10
-    while alive(owner) and time.monotonic() < until:
+    while is_alive(owner) and time.monotonic() < until:
         time.sleep(0.01)
-    assert not alive(owner)  # dead, and not even buried
+    assert not is_alive(owner)  # dead, and not even buried
     child.wait()
-    assert not alive(owner)
-    assert not alive("|".join((host, str(os.getpid()), "1", nonce)))  # the number of a living process, born later
-    assert alive(f"elsewhere|{child.pid}|{birth}|{nonce}")  # nobody here can know
-    assert alive("garbage")
-    assert alive(None)
+    assert not is_alive(owner)
+    assert not is_alive("|".join((host, str(os.getpid()), "1", nonce)))  # the number of a living process, born later
+    assert is_alive(f"elsewhere|{child.pid}|{birth}|{nonce}")  # nobody here can know
+    assert is_alive("garbage")
+    assert is_alive(None)
 
 
 def test_a_hundred_durable_agents_share_one_file(tmp_path):

@@ -126,13 +126,13 @@ def test_two_leases_of_one_session_are_never_in_one_question():
 
 
 def test_a_run_that_is_over_leaves_nothing_for_the_garbage_collector(tmp_path, monkeypatch):
-    seen, attend = [], JournalRecorder.attend
+    seen, attend = [], JournalRecorder.follow_run
 
     def watched(self, run, **keywords):
         seen.append(weakref.ref(self))
         attend(self, run, **keywords)
 
-    monkeypatch.setattr(JournalRecorder, "attend", watched)
+    monkeypatch.setattr(JournalRecorder, "follow_run", watched)
 
     async def fly():
         store = SqliteStore(tmp_path / "s")

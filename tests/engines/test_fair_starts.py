@@ -131,7 +131,7 @@ def test_a_start_that_is_short_of_its_own_quota_keeps_nobody_else_waiting(addres
         seats = {}
         for name, tenant in (("a1", "acme"), ("a2", "acme"), ("z1", "zeta")):
             assert await admit(one, name, tenant) == ""
-            seats[name] = Seat(one.ledger, name, await one.ledger.look(name))
+            seats[name] = Seat(one.ledger, name, await one.ledger.read_state(name))
         held = await start(seats["a1"], 500, 200)
         waiting = asyncio.create_task(start(seats["a2"], 400, 200))
         await asyncio.sleep(0.2)
@@ -208,7 +208,7 @@ def test_a_shared_budget_is_spent_as_well_by_many_at_once(address):
             async with lanes:
                 if await admit(one, session):
                     return None  # all of it is used
-                return await WorkerFlight(one, session, "small", "go").fly()
+                return await WorkerFlight(one, session, "small", "go").run_to_end()
 
         outcomes = await within(90, *[task(f"{at_once} {number}") for number in range(50)])
         account = budget(await one.ledger.accounts())

@@ -116,11 +116,11 @@ def test_a_run_that_was_queued_as_the_switch_was_thrown_ends_before_its_first_mo
         for session, tenant in (("held", "slow"), ("free", None)):
             assert await admit(one, session, tenant) == ""
         await throw(one.ledger, "slow", "stuck", "ada")
-        outcomes = [await WorkerFlight(one, name, "small", "go").fly() for name in ("held", "free")]
+        outcomes = [await WorkerFlight(one, name, "small", "go").run_to_end() for name in ("held", "free")]
         result = await Fleet(address, ledger=one.ledger).result("held")
         await release(one.ledger, "slow", "mended", "ada")
         assert await admit(one, "later", "slow") == ""
-        outcomes.append(await WorkerFlight(one, "later", "small", "go").fly())
+        outcomes.append(await WorkerFlight(one, "later", "small", "go").run_to_end())
         await leave(one)
         return outcomes, result
 
@@ -152,7 +152,7 @@ def test_a_paused_run_does_not_continue_while_its_tenant_is_held(address):
         fleet = Fleet(address, ledger=one.ledger)
         await one.ledger.set_tenant("shy", day=Quota(), month=Quota())
         assert await admit(one, "asks", "shy") == ""
-        assert await WorkerFlight(one, "asks", "small", "go").fly() == "paused"
+        assert await WorkerFlight(one, "asks", "small", "go").run_to_end() == "paused"
         await throw(one.ledger, "shy", "no", "ada")
         with pytest.raises(QuotaError, match="kill switch of tenant shy"):
             await fleet.resume("asks")

@@ -81,7 +81,7 @@ def test_why_a_run_failed_is_put_through_the_hook():
         assert await admit(one, session) == ""
         flight = WorkerFlight(one, session, "small", "go")
         flight.doomed = f"cannot charge {SECRET}"
-        assert await flight.fly() == "failed"
+        assert await flight.run_to_end() == "failed"
         found = await one.ledger.outcome(session)
         await leave(one)
         return found

@@ -31,7 +31,7 @@ async def held(store, name="c"):
 
 async def flown(one, session, wallet="c"):
     assert await admit(one, session) == ""
-    outcome = await WorkerFlight(one, session, "small", "go", {"wallet": wallet}).fly()
+    outcome = await WorkerFlight(one, session, "small", "go", {"wallet": wallet}).run_to_end()
     return outcome, await Fleet(one.ledger.dsn, ledger=one.ledger).result(session)
 
 
@@ -77,7 +77,7 @@ def test_a_wallet_that_is_gone_fails_the_run_and_costs_nothing(address):
     async def go():
         one = await worker(address)
         assert await admit(one, "gone") == ""
-        outcome = await WorkerFlight(one, "gone", "small", "go", {"wallet": "nobody's"}).fly()
+        outcome = await WorkerFlight(one, "gone", "small", "go", {"wallet": "nobody's"}).run_to_end()
         _, error = await one.ledger.outcome("gone")
         await leave(one)
         return outcome, error

@@ -69,7 +69,7 @@ async def admit(one, session, tenant=None):
 async def fly(one, session, tenant=None):
     assert await admit(one, session, tenant) == ""
     flight = WorkerFlight(one, session, "small", "go")
-    outcome = await flight.fly()
+    outcome = await flight.run_to_end()
     return outcome, (await Fleet(one.ledger.dsn, ledger=one.ledger).result(session))
 
 
@@ -127,7 +127,7 @@ class Seat:
 
 async def seat(one, name):
     assert await admit(one, name) == ""
-    return Seat(one.ledger, name, await one.ledger.look(name))
+    return Seat(one.ledger, name, await one.ledger.read_state(name))
 
 
 def test_g1_runs_that_have_boarded_never_wait_for_each_others_first_calls(address):
@@ -365,10 +365,10 @@ def test_slots_are_evenly_spaced_and_tokens_have_a_rate_of_their_own(address):
     async def go():
         one = await worker(address)
         await one.ledger.set_rate("pilot", requests=60, tokens=None, per=60, burst=3)
-        requests = [await one.ledger.slot("pilot", 10) for _ in range(6)]
+        requests = [await one.ledger.take_slot("pilot", 10) for _ in range(6)]
         await one.ledger.set_rate("other", requests=None, tokens=100, per=10)
-        tokens = [await one.ledger.slot("other", 50) for _ in range(4)]
-        free = await one.ledger.slot("third", 10)
+        tokens = [await one.ledger.take_slot("other", 50) for _ in range(4)]
+        free = await one.ledger.take_slot("third", 10)
         await leave(one)
         return requests, tokens, free
 
@@ -410,7 +410,7 @@ def test_a_run_that_takes_every_worker_down_is_not_tried_for_ever(address):
         await one.ledger.set_budget(Quota(tokens=10_000))
         await admit(one, "poison")
         await fetch(address, "UPDATE glidepath_fleet_runs SET taken = 20")
-        outcome = await WorkerFlight(one, "poison", "small", "go").fly()
+        outcome = await WorkerFlight(one, "poison", "small", "go").run_to_end()
         _, error = await one.ledger.outcome("poison")
         await leave(one)
         return outcome, error
@@ -429,7 +429,7 @@ def test_a_run_that_ended_and_was_not_settled_is_settled_and_not_flown_again(add
         _, result = await fly(one, "between")
         await fetch(address, "UPDATE glidepath_fleet_runs SET outcome = NULL, ended = NULL, tokens = tokens + 500")
         await fetch(address, "UPDATE glidepath_budgets SET tokens = tokens + 500")
-        again = await WorkerFlight(one, "between", "small", "go").fly()
+        again = await WorkerFlight(one, "between", "small", "go").run_to_end()
         account = budget(await one.ledger.accounts())
         heads = await fetch(address, "SELECT head FROM glidepath_sessions WHERE id = 'between'")
         await leave(one)

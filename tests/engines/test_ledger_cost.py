@@ -59,8 +59,8 @@ def test_only_what_an_operator_says_waits_for_the_disk(address):
                     seen.append(await self.connection.fetchval("SHOW synchronous_commit"))
                 return answer
 
-        plain = ledger._do
-        ledger._do = lambda work, **options: plain(lambda connection: work(Spy(connection)), **options)
+        plain = ledger._run_with_retry
+        ledger._run_with_retry = lambda work, **options: plain(lambda connection: work(Spy(connection)), **options)
         await ledger.set_budget(Quota(tokens=10))
         await ledger.set_tenant("acme", day=Quota(runs=1), month=Quota())
         await ledger.set_rate("pilot", requests=1, tokens=None)
@@ -140,7 +140,7 @@ def test_the_journal_waits_for_the_disk_whatever_the_server_does_by_default(serv
         found = []
         for default in ("off", "local"):
             store = PostgresStore(f"{server.dsn}&options=-csynchronous_commit%3D{default}")
-            found.append(await store._do(lambda connection: connection.fetchval("SHOW synchronous_commit")))
+            found.append(await store._run_with_retry(lambda connection: connection.fetchval("SHOW synchronous_commit")))
             await store.close()
         return found
 
@@ -280,7 +280,7 @@ def test_the_functions_of_an_older_release_are_replaced_and_its_rows_kept(addres
         await fetch(address, "DROP TRIGGER glidepath_session_gone ON glidepath_sessions")
         await fetch(address, "DROP FUNCTION glidepath_tell, glidepath_session_gone, glidepath_forget, glidepath_held")
         ledger = FleetLedger(address)
-        look = await ledger.look("of before")
+        look = await ledger.read_state("of before")
         ((parts,),) = await fetch(address, "SELECT version FROM glidepath_fleet_parts")
         await ledger.settle("of before", None, Amount(), "done", None)
         await ledger.close()

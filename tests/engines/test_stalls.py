@@ -65,11 +65,11 @@ def test_g13_a_worker_that_stalls_before_it_claims_does_not_fly_the_run_again(ad
 
         async def stalled(*arguments, **keywords):
             one.store.claim = claim
-            assert await WorkerFlight(two, "late", "small", "go").fly() == "done"
+            assert await WorkerFlight(two, "late", "small", "go").run_to_end() == "done"
             return await claim(*arguments, **keywords)
 
         one.store.claim = stalled
-        outcome = await WorkerFlight(one, "late", "small", "go").fly()
+        outcome = await WorkerFlight(one, "late", "small", "go").run_to_end()
         result = await Fleet(address, ledger=one.ledger).result("late")
         head = await heads(address, "late")
         await leave(one, two)
@@ -91,17 +91,17 @@ def test_g13_a_worker_that_stalls_before_it_resumes_does_not_go_on_with_what_has
         flight = WorkerFlight(one, "cut", "small", "go")
         flight.hand_over()
         with pytest.raises(asyncio.CancelledError):
-            await flight.fly()
+            await flight.run_to_end()
         claim = one.store.claim
 
         async def stalled(*arguments, **keywords):
             one.store.claim = claim
             await Fleet(address, ledger=one.ledger).stop("cut", "not wanted")
-            assert await WorkerFlight(two, "cut", "small", "go").fly() == "cancelled"
+            assert await WorkerFlight(two, "cut", "small", "go").run_to_end() == "cancelled"
             return await claim(*arguments, **keywords)
 
         one.store.claim = stalled
-        outcome = await WorkerFlight(one, "cut", "small", "go").fly()
+        outcome = await WorkerFlight(one, "cut", "small", "go").run_to_end()
         result = await Fleet(address, ledger=one.ledger).result("cut")
         await leave(one, two)
         return outcome, result
@@ -119,10 +119,10 @@ def test_g13_a_worker_that_wakes_up_in_a_call_says_nothing_about_the_run(address
         agent = lambda: crew.make(model=gate, tools=[])  # noqa: E731
         one, two = await worker(address, agent), await worker(address, agent)
         await admit(one, "woken")
-        first = asyncio.create_task(WorkerFlight(one, "woken", "small", "go").fly())
+        first = asyncio.create_task(WorkerFlight(one, "woken", "small", "go").run_to_end())
         await until(lambda: len(gate.calls) == 1)
         await let_the_lease_run_out(address, "woken")
-        second = asyncio.create_task(WorkerFlight(two, "woken", "small", "go").fly())
+        second = asyncio.create_task(WorkerFlight(two, "woken", "small", "go").run_to_end())
         await until(lambda: len(gate.calls) == 2)
         await asyncio.sleep(1.2)  # real time: the first one's heartbeat is 0.5 s
         between = await one.ledger.outcome("woken")
@@ -162,7 +162,7 @@ def test_a_run_whose_flight_fails_in_a_way_nobody_foresaw_has_an_outcome(address
         one = await worker(address)
         one.agents["small"] = Broken()
         await admit(one, "unforeseen")
-        outcome = await asyncio.wait_for(WorkerFlight(one, "unforeseen", "small", "go").fly(), 20)
+        outcome = await asyncio.wait_for(WorkerFlight(one, "unforeseen", "small", "go").run_to_end(), 20)
         said = await one.ledger.outcome("unforeseen")
         await leave(one)
         return outcome, said
@@ -175,7 +175,7 @@ def test_a_run_whose_journal_was_removed_is_not_flown_from_the_start(address, ef
         one = await worker(address)
         await admit(one, "removed")
         await one.store.remove("removed")
-        outcome = await asyncio.wait_for(WorkerFlight(one, "removed", "small", "go").fly(), 20)
+        outcome = await asyncio.wait_for(WorkerFlight(one, "removed", "small", "go").run_to_end(), 20)
         said = await one.ledger.outcome("removed")
         await leave(one)
         return outcome, said
@@ -199,7 +199,7 @@ def test_a_stop_that_is_asked_for_while_a_run_is_taken_up_is_heard(address):
         one.agents["small"] = type(one.agents["small"])(
             model=Gate(), store=one.store, limits=crew.Limits(max_iterations=3)
         )
-        outcome = await asyncio.wait_for(WorkerFlight(one, "stopped", "small", "go").fly(), 20)
+        outcome = await asyncio.wait_for(WorkerFlight(one, "stopped", "small", "go").run_to_end(), 20)
         await leave(one)
         return outcome
 
@@ -214,7 +214,7 @@ def test_a_run_that_paused_and_was_gone_on_with_says_how_it_ended(address):
         one = await worker(address, lambda: crew.make(tools=[asked]))
         await admit(one, "asks")
         fleet = Fleet(address, ledger=one.ledger)
-        paused = await WorkerFlight(one, "asks", "small", "go").fly()
+        paused = await WorkerFlight(one, "asks", "small", "go").run_to_end()
         said = [(await fleet.result("asks")).outcome.value, await fleet.outcome("asks")]
         gate = Gate()
         person = crew.make(model=gate, tools=[asked], store=PostgresStore(address))
@@ -254,7 +254,7 @@ def test_a_grant_whose_holder_is_never_flown_again_is_not_waited_for_for_ever(ad
         await one.ledger.set_budget(Quota(tokens=4000))
         await hold(one, "held", 3900)
         await admit(one, "waits")
-        outcome = await asyncio.wait_for(WorkerFlight(one, "waits", "small", "go").fly(), 20)
+        outcome = await asyncio.wait_for(WorkerFlight(one, "waits", "small", "go").run_to_end(), 20)
         result = await Fleet(address, ledger=one.ledger).result("waits")
         back = await one.ledger.settle("held", 1, Amount(100), "done", None)
         (account,) = await one.ledger.accounts()
@@ -279,7 +279,7 @@ def test_what_is_held_by_one_that_flies_is_waited_for(address, monkeypatch):
         await hold(one, "flies", 19_900)
         await fetch(address, "UPDATE glidepath_sessions SET expires = 1e12 WHERE id = 'flies'")
         await admit(one, "patient")
-        flying = asyncio.create_task(WorkerFlight(one, "patient", "small", "go").fly())
+        flying = asyncio.create_task(WorkerFlight(one, "patient", "small", "go").run_to_end())
         await asyncio.sleep(0.8)
         assert not flying.done()
         await one.ledger.settle("flies", 1, Amount(100), "done", None)
@@ -298,7 +298,7 @@ def test_what_a_failed_run_holds_counts_as_spent_and_is_not_waited_for(address):
         await hold(one, "doomed", 3900)
         await one.ledger.fail("doomed", "its journal cannot be read")
         await admit(one, "after")
-        outcome = await asyncio.wait_for(WorkerFlight(one, "after", "small", "go").fly(), 20)
+        outcome = await asyncio.wait_for(WorkerFlight(one, "after", "small", "go").run_to_end(), 20)
         await one.ledger.set_budget(None)
         await leave(one)
         return outcome
@@ -336,9 +336,9 @@ def test_a_rate_that_was_far_too_low_holds_nobody_up_once_it_is_changed(address)
         one = await worker(address)
         await one.ledger.set_rate("slow", requests=1, tokens=None, per=3600)
         for _ in range(3):
-            await one.ledger.slot("slow", 10)
+            await one.ledger.take_slot("slow", 10)
         await one.ledger.set_rate("slow", requests=600, tokens=None)
-        seconds = await one.ledger.slot("slow", 10)
+        seconds = await one.ledger.take_slot("slow", 10)
         await leave(one)
         return seconds
 

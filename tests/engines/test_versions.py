@@ -27,7 +27,7 @@ def test_a_worker_leaves_what_it_cannot_read_to_others(address):
         await one.store.release(lease)
         for _ in range(3):
             with pytest.raises(asyncio.CancelledError, match="later release"):
-                await WorkerFlight(one, "later", "small", "go").fly()
+                await WorkerFlight(one, "later", "small", "go").run_to_end()
         rows = await fetch(address, "SELECT taken, outcome FROM glidepath_fleet_runs WHERE session = 'later'")
         await leave(one)
         return rows

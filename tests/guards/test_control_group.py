@@ -73,7 +73,7 @@ def the_window_is_wide(monkeypatch):
 
 
 def every_error_is_the_same(monkeypatch):
-    monkeypatch.setattr(streaks, "_error", lambda *_: ("error", "error"))
+    monkeypatch.setattr(streaks, "_identify_error", lambda *_: ("error", "error"))
 
 
 def searches_are_given_six_attempts(monkeypatch):
@@ -131,4 +131,4 @@ def test_a_configuration_that_stops_honest_work_is_told_so():
 
 
 def test_a_signature_holds_all_of_a_call():
-    assert repetition.pair("a", "b") != repetition.pair("b", "a")
+    assert repetition.pair_signature("a", "b") != repetition.pair_signature("b", "a")

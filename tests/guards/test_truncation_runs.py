@@ -13,7 +13,7 @@ from glidepath import (
     tool,
 )
 from glidepath.events import AttemptDiscarded, GuardTripped, OutputTokensEscalated, ToolStarted
-from glidepath.guards.truncation import stitch
+from glidepath.guards.truncation import join_parts
 from glidepath.testing import ScriptedModel, call, calls, say, truncated, virtual
 
 from .loops import fly
@@ -212,7 +212,7 @@ async def test_a_continuation_never_goes_past_the_turn_limit():
     ],
 )
 def test_parts_are_joined_without_what_a_part_repeats_of_the_end_before_it(parts, whole):
-    assert stitch(parts) == whole
+    assert join_parts(parts) == whole
 
 
 # --- cut tool calls (G8) ------------------------------------------------------------------------------------------

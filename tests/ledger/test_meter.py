@@ -239,7 +239,7 @@ def test_what_others_were_pledged_is_not_counted_on():
     assert other.room_for(second, now=False) == (100 - 20 - 20, None)
     refusal = other.reserve(70, 0, trading=second)
     assert (refusal.room, refusal.now) == (60, 60)
-    assert other.lack(60, 0, second) is None
+    assert other.find_lack(60, 0, second) is None
     first.cancel()
     assert isinstance(other.reserve(70, 0, trading=second), Reservation)
 
@@ -281,11 +281,11 @@ def test_a_run_that_needs_no_landing_gives_its_reserve_back():
 def test_one_descendant_too_many_is_refused_and_not_counted(caps, resource):
     top = root(**caps)
     child = Meter(Caps(), top, depth=1)
-    assert child.adopt() is None
+    assert child.count_descendant() is None
     if resource == "descendants":
-        assert Meter(Caps(), top, depth=1).adopt() is None
+        assert Meter(Caps(), top, depth=1).count_descendant() is None
     grandchild = Meter(Caps(), child, depth=2)
-    assert grandchild.adopt().resource == resource
+    assert grandchild.count_descendant().resource == resource
     assert (top.descendants, child.descendants) == (1 if resource == "depth" else 2, 0)
 
 
@@ -293,8 +293,8 @@ def test_a_shared_budget_bounds_each_family_on_it_by_itself():
     budget = Meter(Caps(descendants=1), depth=-1)
     for _ in range(3):
         run = Meter(Caps(), budget)
-        assert Meter(Caps(), run, depth=1).adopt() is None
-        assert Meter(Caps(), run, depth=1).adopt().resource == "descendants"
+        assert Meter(Caps(), run, depth=1).count_descendant() is None
+        assert Meter(Caps(), run, depth=1).count_descendant().resource == "descendants"
 
 
 # --- the queue ----------------------------------------------------------------------------------------------------
@@ -309,7 +309,7 @@ async def test_waiters_are_served_in_the_order_they_came_and_nobody_overtakes():
     async def wait(name, tokens):
         waiting = meter.enqueue()
         while True:
-            waiting.rearm()
+            waiting.prepare_next_wake()
             if meter.is_head(waiting):
                 got = meter.reserve(tokens, 0, queued=True)
                 if isinstance(got, Reservation):
@@ -336,7 +336,7 @@ async def test_waiters_are_served_in_the_order_they_came_and_nobody_overtakes():
 async def test_leaving_the_queue_lets_the_next_one_ask():
     meter = root(tokens=10)
     one, two = meter.enqueue(), meter.enqueue()
-    one.rearm()
+    one.prepare_next_wake()
     assert (meter.is_head(one), meter.is_head(two), two.turn.done()) == (True, False, False)
     meter.leave(one)
     assert (meter.is_head(two), two.turn.done()) == (True, True)
@@ -350,7 +350,7 @@ async def test_a_waiter_is_woken_from_another_thread():
     meter = root(tokens=10)
     held = meter.reserve(10, 0)
     waiting = meter.enqueue()
-    waiting.rearm()
+    waiting.prepare_next_wake()
     await asyncio.to_thread(held.cancel)
     await asyncio.wait_for(waiting.turn, 1)
     assert isinstance(meter.reserve(10, 0, queued=True), Reservation)

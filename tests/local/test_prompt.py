@@ -14,7 +14,7 @@ from glidepath.messages import (
     ToolResultMessage,
     UserMessage,
 )
-from glidepath.models.local.local_prompt import brief
+from glidepath.models.local.local_prompt import make_brief
 from glidepath.spi import ToolSpec
 
 from .talk import WEATHER, request
@@ -25,7 +25,7 @@ HISTORY = (UserMessage("What is the weather?"), CALL, RESULT)
 
 
 def shown(*messages, **settings):
-    return brief(request(messages=messages, **settings)).messages
+    return make_brief(request(messages=messages, **settings)).messages
 
 
 def test_turns_alternate():
@@ -62,7 +62,7 @@ ADD = ToolSpec("add", "Add.", {"type": "object", "properties": {"a": {"type": "i
 
 
 def told(**settings):
-    asked = brief(request(messages=HISTORY, **settings))
+    asked = make_brief(request(messages=HISTORY, **settings))
     return asked.messages, asked.schema
 
 
@@ -74,15 +74,15 @@ def test_a_tool_that_may_not_be_called_stays_in_the_prompt_and_leaves_the_gramma
         assert same == prompt
         assert len(str(narrowed)) < len(str(open_to_all))
         assert "'const': 'weather'" not in str(narrowed)
-    landing = brief(request(messages=HISTORY, tools=(), **everything))
+    landing = make_brief(request(messages=HISTORY, tools=(), **everything))
     assert (landing.wrapped, landing.schema["required"]) == (True, ["answer"])
 
 
 def test_a_request_begins_like_the_one_before_it():
     again = (*HISTORY, CALL, RESULT)
-    first = brief(request(messages=HISTORY, tools=(WEATHER,), defined_tools=(WEATHER,))).messages
-    second = brief(request(messages=again, tools=(WEATHER,), defined_tools=(WEATHER,))).messages
-    last = brief(request(messages=(*again, UserMessage("Wrap up.")), tools=(), defined_tools=(WEATHER,))).messages
+    first = make_brief(request(messages=HISTORY, tools=(WEATHER,), defined_tools=(WEATHER,))).messages
+    second = make_brief(request(messages=again, tools=(WEATHER,), defined_tools=(WEATHER,))).messages
+    last = make_brief(request(messages=(*again, UserMessage("Wrap up.")), tools=(), defined_tools=(WEATHER,))).messages
     assert second[: len(first)] == first
     assert last[: len(second) - 1] == second[:-1]
     assert last[len(second) - 1]["content"].startswith(second[-1]["content"])
@@ -123,9 +123,9 @@ def test_an_image_in_a_result_is_named_and_one_from_the_user_is_refused():
 
 def test_no_choice_is_left_open():
     def forms(**settings):
-        return brief(request(tools=(WEATHER,), **settings)).schema
+        return make_brief(request(tools=(WEATHER,), **settings)).schema
 
     assert len(forms()["oneOf"]) == 2
     assert "oneOf" not in forms(tool_choice="required")
     assert forms(tool_choice="none")["required"] == ["answer"]
-    assert brief(request()).schema is None
+    assert make_brief(request()).schema is None

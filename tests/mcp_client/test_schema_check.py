@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from glidepath.mcp.definitions import clean_text, make_legal_name, make_legal_schema
-from glidepath.mcp.elicitation import Question, asks_for_secret, combine_questions, question_of, with_defaults
+from glidepath.mcp.elicitation import Question, combine_questions, fill_defaults, find_secret_field, question_of
 from glidepath.mcp.schema_check import schema_problems
 
 SCALARS = st.one_of(st.none(), st.booleans(), st.integers(-9, 9), st.sampled_from(["", "a", "abc"]), st.just(1.5))
@@ -136,7 +136,7 @@ def test_names_and_texts_are_made_fit():
     ],
 )
 def test_a_field_that_asks_for_a_secret_is_noticed(field, shape, secret):
-    assert (asks_for_secret({"properties": {field: shape}}) is not None) is secret
+    assert (find_secret_field({"properties": {field: shape}}) is not None) is secret
 
 
 class Params:
@@ -167,7 +167,7 @@ def test_several_questions_are_one_form():
 
 
 def test_defaults_are_filled_in():
-    assert with_defaults({"properties": {"a": {"default": 1}, "b": {"default": 2}, "c": {}}}, {"b": 3}) == {
+    assert fill_defaults({"properties": {"a": {"default": 1}, "b": {"default": 2}, "c": {}}}, {"b": 3}) == {
         "a": 1,
         "b": 3,
     }
@@ -196,12 +196,12 @@ def test_defaults_are_filled_in():
     ],
 )
 def test_a_secret_is_noticed_in_other_languages_and_letters(title, secret):
-    assert (asks_for_secret({"properties": {"x": {"type": "string", "title": title}}}) is not None) is secret
+    assert (find_secret_field({"properties": {"x": {"type": "string", "title": title}}}) is not None) is secret
 
 
 def test_a_secret_is_noticed_in_a_form_inside_a_form():
     inner = {"type": "object", "properties": {"password": {"type": "string"}}}
-    assert asks_for_secret({"properties": {"login": inner}}) == "password"
+    assert find_secret_field({"properties": {"login": inner}}) == "password"
 
 
 def test_a_description_keeps_no_hidden_text():

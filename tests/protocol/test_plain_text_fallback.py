@@ -216,9 +216,9 @@ async def test_what_was_kept_and_counted_is_carried_over_a_pause():
     ],
 )
 def test_the_text_goes_where_it_belongs(schema, wanted):
-    from glidepath.plaintext import _parameter
+    from glidepath.plaintext import _find_text_parameter
 
-    assert _parameter(schema) == wanted
+    assert _find_text_parameter(schema) == wanted
 
 
 @pytest.mark.parametrize("text", ["Which one?", "Really? ", '"Why?"', "**Sure?**", "really\uff1f", "what?!"])

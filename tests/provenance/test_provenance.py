@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from glidepath import Agent, ConfigurationError, Limits, ToolContext, answer, approve, deny, tool
 from glidepath.messages import ToolResultMessage
 from glidepath.provenance import Provenance
-from glidepath.provenance.words import addresses
+from glidepath.provenance.words import find_addresses
 from glidepath.sessions import MemoryStore, RedactingStore
 from glidepath.sessions.archive import export_journal, import_journal
 from glidepath.testing import ScriptedModel, call, calls, say, virtual
@@ -270,17 +270,17 @@ def test_a_number_that_is_a_whole_result_goes_by_the_name_of_its_tool():
     ids=["zero width", "case", "scheme"],
 )
 def test_spelling_does_not_matter_for_what_the_user_said(said, written):
-    assert addresses(said).keys() == addresses(written).keys()
+    assert find_addresses(said).keys() == find_addresses(written).keys()
 
 
 @pytest.mark.parametrize("other", ["www.evil.example.org", "evil.example", "www.evil.example/x", "m.www.evil.example"])
 def test_an_address_is_compared_whole(other):
-    assert addresses(other).keys().isdisjoint(addresses("www.evil.example"))
+    assert find_addresses(other).keys().isdisjoint(find_addresses("www.evil.example"))
 
 
 @given(st.text(max_size=60))
 def test_addresses_are_found_in_any_text(text):
-    for canonical in addresses(text):
+    for canonical in find_addresses(text):
         assert canonical
 
 

@@ -172,7 +172,7 @@ def test_any_text_can_be_read_and_asked(text, value):
     for role in ("to", "from", ""):
         said.accounts_for(value, role)
         said.accounts_for(text, role)
-    assert isinstance(said.names(value), bool)
+    assert isinstance(said.has_name(value), bool)
     assert isinstance(said.name_phrases(), tuple)
 
 

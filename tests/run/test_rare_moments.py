@@ -61,8 +61,8 @@ def test_a_wind_down_from_another_thread_counts_once():
         async with agent.stream("go", cancel=token) as stream:
             async for event in stream:
                 if type(event).__name__ == "ToolEnded":
-                    stream.run.hear("wind_down", "again")
-                    stream.run.hear("wind_down", "and again")
+                    stream.run.on_cancel_token("wind_down", "again")
+                    stream.run.on_cancel_token("wind_down", "and again")
         return stream.result
 
     result = asyncio.run(fly())
@@ -171,17 +171,17 @@ async def test_a_watch_pokes_its_run_once_and_heeds_whoever_asks_from_around():
     watch = Watch()
     try:
         watch.poked = watch.wanted = True
-        watch.poke_self()
+        watch.cancel_next_wait()
         assert (watch.wanted, asyncio.current_task().cancelling()) == (False, 0)
         watch.poked = False
-        assert watch.forgive(asked=True)
-        assert not watch.forgive(asked=False)
+        assert watch.forgive_self_cancellation(asked=True)
+        assert not watch.forgive_self_cancellation(asked=False)
         asked = asyncio.CancelledError()
         request(asked)
         watch.note_delivery(asked)
         assert watch.interrupt.signal is Signal.TASK
     finally:
-        watch.disarm()
+        watch.stop_timer()
 
 
 @virtual

@@ -11,7 +11,7 @@ import pytest
 from glidepath import Agent, ConfigurationError, Limits, tool
 from glidepath.sandbox import Sandbox, SandboxError
 from glidepath.sandbox import policy as policies
-from glidepath.sandbox.policy import available
+from glidepath.sandbox.policy import list_mechanisms
 from glidepath.testing import ScriptedModel, call, say
 from glidepath.workspace import Workspace, workspace_tools
 
@@ -19,9 +19,9 @@ from . import boxed_tools
 
 pytestmark = [
     pytest.mark.process,
-    pytest.mark.skipif(not available(), reason="neither bubblewrap nor Landlock works here"),
+    pytest.mark.skipif(not list_mechanisms(), reason="neither bubblewrap nor Landlock works here"),
 ]
-SHELL = pytest.mark.skipif("bubblewrap" not in available(), reason="bubblewrap does not work here")
+SHELL = pytest.mark.skipif("bubblewrap" not in list_mechanisms(), reason="bubblewrap does not work here")
 
 
 def flown(*turns, tools):

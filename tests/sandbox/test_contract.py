@@ -5,13 +5,13 @@ import pytest
 from glidepath.conformance import SandboxContract
 from glidepath.conformance.contract import clauses_of
 from glidepath.sandbox import Sandbox
-from glidepath.sandbox.policy import why_not
+from glidepath.sandbox.policy import explain_unusable
 
 pytestmark = pytest.mark.process
 
 
 def made(mechanism, policy):
-    missing = why_not(mechanism)
+    missing = explain_unusable(mechanism)
     if missing:
         pytest.skip(f"{mechanism}: {missing}")
     return Sandbox(by=[mechanism], **policy)

@@ -76,7 +76,7 @@ def made():
     ],
 )
 def test_an_entry_fits_exactly_what_it_says(entry, host, port, fits):
-    assert Listed(entry).fits(host, port) is fits
+    assert Listed(entry).is_allowed(host, port) is fits
 
 
 def test_a_listed_address_is_reached_by_both_ways(made, echo):

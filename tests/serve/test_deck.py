@@ -35,7 +35,7 @@ def test_the_demo_shows_a_landing_a_loop_an_approval_a_team_and_a_tree(monkeypat
         store = MemoryStore()
         application = app(demo.demo_agents(), store=store, token="a-token-of-the-demo-fleet")
         hub, reader = application.state.hub, application.state.server.reader
-        await demo.DemoFleet(hub, again=0, rounds=1).fly()
+        await demo.DemoFleet(hub, again=0, rounds=1).run_fleet()
         async with asyncio.timeout(60):
             while hub.flights:  # noqa: ASYNC110 - until all have landed
                 await asyncio.sleep(0.05)

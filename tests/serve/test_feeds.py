@@ -200,8 +200,8 @@ def test_a_store_in_postgresql_keeps_events_and_shows_its_fleet():
         await ledger.set_tenant("acme", day=Quota(runs=5), month=Quota())
         await ledger.set_rate("model", requests=3600, tokens=900_000, per=3600.0, burst=5)
         for tokens in (100, 20, 3):
-            await ledger.slot("model", tokens)
-        await ledger.enlist("worker-1", 30.0, ["helper"])
+            await ledger.take_slot("model", tokens)
+        await ledger.register_worker("worker-1", 30.0, ["helper"])
         await ledger._fetchval("SELECT glidepath_admit('s1', 'helper', 'acme', 'go', 'd', NULL)")
         await ledger.open("s1", 1, "worker-1")
         amounts = {name: Amount(0, 0) for name in ("spent", "flight", "least", "spare")}
@@ -381,7 +381,7 @@ def test_a_second_server_on_the_same_store_follows_the_runs_of_the_first(tmp_pat
 def test_the_list_is_fed_with_changed_cards_only():
     async def main():
         async with serving(agent(call("pay", amount=1), say("ok"))) as client:
-            stream = event_streams.card_stream(client.hub, client.server.reader, OPERATOR)
+            stream = event_streams.stream_cards(client.hub, client.server.reader, OPERATOR)
             parts = stream._parts()
             got = b""
             while b"approvals" not in got:
@@ -413,7 +413,7 @@ async def test_a_card_shows_the_state_that_a_stream_shows():
     flying = Agent(model=model, tools=[wait, pay], limits=Limits(max_iterations=9))
     async with flying.stream("go") as stream:
         async for event in stream:
-            card.hear(event)
+            card.take_event(event)
             if isinstance(event, StreamStarted | RetryScheduled | ToolStarted):
                 await asyncio.sleep(0.01)  # the run goes on as far as it can
                 shown[type(event).__name__] = (card.agent_state, stream.state)

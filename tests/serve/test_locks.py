@@ -264,7 +264,7 @@ def test_the_feed_shows_a_key_its_own_cards_only():
             body = {"agent": "helper", "prompt": "mine"}
             mine = (await client.post("/api/runs", json=body, headers=bearer(secret["web"]))).json()["run_id"]
             who = Visitor("web", "run")
-            parts, got = event_streams.card_stream(client.hub, client.server.reader, who)._parts(), b""
+            parts, got = event_streams.stream_cards(client.hub, client.server.reader, who)._parts(), b""
             for _ in range(4):
                 got += await asyncio.wait_for(anext(parts), 5)
                 doors.open.set()

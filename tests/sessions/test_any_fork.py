@@ -8,7 +8,7 @@ import pytest
 from glidepath import Agent, Limits, approve, deny, tool
 from glidepath.sessions import MemoryStore
 from glidepath.sessions.archive import read_journal
-from glidepath.sessions.forking import turns
+from glidepath.sessions.forking import count_turns
 from glidepath.sessions.inbox import send
 from glidepath.testing import ScriptedModel, call, calls, say, transcript_errors
 
@@ -70,12 +70,12 @@ def test_any_session_is_forked_after_each_of_its_turns_and_its_forks_again(seed)
         await made(store, chance, strategy)
         original = (await read_journal(store, "s")).folded
         before = told(original)
-        for at in range(turns(original) + 1):
+        for at in range(count_turns(original) + 1):
             name, again = f"f{at}", f"g{at}"
             fork = await store.fork("s", at=at, name=name)
             folded = (await read_journal(store, name)).folded
             kept = [text for text in told(folded) if "copy of an earlier one" not in text]
-            assert (turns(folded), kept) == (at, before[: len(kept)])
+            assert (count_turns(folded), kept) == (at, before[: len(kept)])
             one = agent(store, strategy=strategy)
             resumed = chance.random() < 0.5 or bool(fork.pending)
             result = await (one.resume(name) if resumed else one.run("hey", session=name))

@@ -55,7 +55,7 @@ async def recalled(store, name="s"):
 def looked_at(messages):
     """The survey of a process that measures all of them."""
     found = TranscriptStats()
-    assert found.look(messages, agent(None, say("end"))._plan)
+    assert found.take_new_messages(messages, agent(None, say("end"))._plan)
     return found
 
 
@@ -105,7 +105,7 @@ def test_measures_that_do_not_fit_are_not_used(why, tmp_path, monkeypatch):
     if why == "an older base":
         monkeypatch.setattr("glidepath.agent.durable.with_measures", lambda base, *_: base)
     if why == "another number of messages":
-        made = bases.with_measures
+        made = bases.add_measures
         monkeypatch.setattr(
             "glidepath.agent.durable.with_measures",
             lambda base, messages, plan: made(bases._wire.replace(base, count=base.count - 1), messages, plan),

@@ -189,7 +189,7 @@ def opened(messages, survey):
     async def scene():
         run = prepare(RunRequest((UserMessage("go"),)), it._plan, home)
         caught.append(run.transcript)
-        run.watch.disarm()
+        run.watch.stop_timer()
 
     asyncio.run(scene())
     return caught[0]

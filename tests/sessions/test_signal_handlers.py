@@ -31,7 +31,7 @@ def test_a_queue_that_was_hit_while_it_began_is_flushed(tmp_path):
         answer = group.submit(lambda _: 2)
         while not answer.done:
             async with asyncio.timeout(3):
-                await answer.bell()
+                await answer.make_done_future()
         assert answer.error is None
         group.close()
 
@@ -46,7 +46,7 @@ async def look() -> str:
 
 @pytest.mark.parametrize("nth", [1, 2, 3, 4])
 def test_a_commit_whose_report_was_hit_is_not_waited_for_again(nth, tmp_path, monkeypatch):
-    calls, real, ended = [], StoreJob.then, []
+    calls, real, ended = [], StoreJob.call_when_done, []
 
     def hit(self, *arguments):
         calls.append(1)
@@ -54,7 +54,7 @@ def test_a_commit_whose_report_was_hit_is_not_waited_for_again(nth, tmp_path, mo
             raise SoftLimitError
         return real(self, *arguments)
 
-    monkeypatch.setattr(StoreJob, "then", hit)
+    monkeypatch.setattr(StoreJob, "call_when_done", hit)
     store = SqliteStore(tmp_path / "runs.db")
     agent = Agent(
         model=ScriptedModel([call("look"), "done"]),

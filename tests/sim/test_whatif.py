@@ -11,7 +11,7 @@ from glidepath.errors import TransientError
 from glidepath.ledger import Price
 from glidepath.sessions import MemoryStore
 from glidepath.sim.plots import svg_plot, text_plot
-from glidepath.sim.whatif import count_unaffected, flown_runs, spread, what_if
+from glidepath.sim.whatif import choose_values, count_unaffected, flown_runs, what_if
 from glidepath.testing import ScriptedModel, VirtualClock, call, fail, say
 
 PRICES = {"scripted": ("1", "10")}
@@ -157,7 +157,7 @@ def test_several_runs_of_a_session_are_runs_of_their_own():
 
 def test_every_value_of_a_limit_is_plotted():
     _, runs = stored(*[steps(count) for count in (1, 2, 4, 8)])
-    points = count_unaffected(runs, "max_iterations", spread(runs, "max_iterations"))
+    points = count_unaffected(runs, "max_iterations", choose_values(runs, "max_iterations"))
     assert [count for _, count in points] == sorted(count for _, count in points)
     assert points[-1][1] == 4
     lines = text_plot("answers", points, 4)
@@ -165,8 +165,8 @@ def test_every_value_of_a_limit_is_plotted():
     assert svg_plot("a <b> & c", points, 4).startswith("<svg")
     assert "&lt;b&gt;" in svg_plot("a <b> & c", points, 4)
     for name in ("max_tokens", "max_cost", "timeout", "max_tool_calls"):
-        assert count_unaffected(runs, name, spread(runs, name))[-1][1] == 4, name
-    assert spread([], "max_tokens") == []
+        assert count_unaffected(runs, name, choose_values(runs, name))[-1][1] == 4, name
+    assert choose_values([], "max_tokens") == []
     assert text_plot("x", [], 0) == ["x: nothing to plot"]
 
 
@@ -175,7 +175,7 @@ def test_runs_that_cost_next_to_nothing_are_plotted_too():
     quick = [replace(run, moments=[replace(one, money=40_000, elapsed=2e-5) for one in run.moments]) for run in runs]
     free = replace(runs[0], moments=[replace(one, money=0) for one in runs[0].moments])
     for name in ("max_cost", "timeout"):
-        values = spread([*quick, free], name)
+        values = choose_values([*quick, free], name)
         assert all(value > 0 for value in values), name
         assert count_unaffected([*quick, free], name, values)[-1][1] == 3, name
 
@@ -231,7 +231,7 @@ def test_what_a_conversation_has_used_is_counted_up_to_where_it_would_have_been_
     assert [fate.trip for fate in what_if(runs, lasts)] == [None] * 6
     half = Limits(max_tokens=sum(used[:3]) + room, landing_tokens=1, scope="session")
     assert [fate.lost for fate in what_if(runs, half)] == [False] * 3 + [True] * 3
-    most = spread(runs, "max_tokens", scope="session")[-1]
+    most = choose_values(runs, "max_tokens", scope="session")[-1]
     kept = count_unaffected(runs, "max_tokens", [used[0] // 2, most], scope="session")
     assert (most >= sum(used), [number for _, number in kept]) == (True, [0, 6])
 

@@ -12,7 +12,7 @@ from glidepath.teams import (
     TeamStep,
     VerdictOutcome,
 )
-from glidepath.teams.events import TERMINAL, StepAssigned, StepCompleted, TeamStarted, ending
+from glidepath.teams.events import TERMINAL, StepAssigned, StepCompleted, TeamStarted, make_ending
 from glidepath.testing import ScriptedModel
 
 ROOMY = Limits(max_iterations=50)
@@ -85,7 +85,7 @@ class Recorder:
         assert {event.request_id for event in events} == {result.request_id}
         assert {event.team for event in events} == {result.team}
         assert events[-1].result.status is result.status
-        assert type(events[-1]) is type(ending(result))
+        assert type(events[-1]) is type(make_ending(result))
         ended = [event.step_id for event in self.of(StepCompleted)]
         assert len(ended) == len(set(ended)), ended
         for event in self.of(StepAssigned):

@@ -11,7 +11,7 @@ from glidepath.sessions.chain import SCHEMA
 from glidepath.sessions.inbox import decide, send
 from glidepath.teams import DefaultTaskDispatchCoordinator, ExpertTeamCoordinator, Member, Team, TeamStatus
 from glidepath.teams.events import TeamStarted
-from glidepath.teams.journal import story
+from glidepath.teams.journal import read_story
 from glidepath.teams.team_history import History
 from glidepath.testing import ScriptedModel, call, say, virtual
 
@@ -39,7 +39,7 @@ async def paused(store, *, tools=(publish,), **more):
 
 
 async def legs(store):
-    return [event for event in await story(store, "r") if isinstance(event, TeamStarted)]
+    return [event for event in await read_story(store, "r") if isinstance(event, TeamStarted)]
 
 
 @virtual

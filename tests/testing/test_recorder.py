@@ -11,7 +11,7 @@ from glidepath.messages import AssistantMessage, CustomMessage, TextBlock, ToolC
 from glidepath.outcome import AgentState, LoopOutcome, ResourceAction, RunResult
 from glidepath.spi import Plugin
 from glidepath.testing import EventRecorder
-from glidepath.testing.recorder import _matches
+from glidepath.testing.recorder import _is_match
 
 
 def make(kind, **fields):
@@ -181,4 +181,4 @@ LINES = st.lists(st.sampled_from(["a", "b"]), max_size=7)
 @given(st.lists(st.sampled_from(["a", "b", ...]), max_size=5), LINES)
 def test_gaps_match_as_regular_expressions_do(patterns, lines):
     pattern = "".join(".*" if item is ... else item for item in patterns)
-    assert _matches(patterns, lines) == bool(re.fullmatch(pattern, "".join(lines)))
+    assert _is_match(patterns, lines) == bool(re.fullmatch(pattern, "".join(lines)))

@@ -4,18 +4,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from glidepath.tools.advice import closest, explain_malformed_arguments, unknown_tool_message
+from glidepath.tools.advice import explain_malformed_arguments, find_closest, unknown_tool_message
 
 NAMES = [f"tool_{number}" for number in range(30)]
 
 
 @pytest.mark.parametrize("name", ["serch", "Search", "SEARCH ", "search_", "seach"])
 def test_the_closest_name_is_found(name):
-    assert closest(name, ["fetch", "search", "delete"]) == "search"
+    assert find_closest(name, ["fetch", "search", "delete"]) == "search"
 
 
 def test_nothing_is_close_to_nonsense():
-    assert closest("qqqqqqq", ["fetch", "search"]) is None
+    assert find_closest("qqqqqqq", ["fetch", "search"]) is None
 
 
 def test_a_huge_name_is_answered_quickly_and_shortly():

@@ -145,7 +145,7 @@ def test_a_frozen_schema_is_plain_json_to_everybody_and_a_copy_is_free():
     ice = _wire.freeze(plain)
     assert ice == plain
     assert isinstance(ice, dict)
-    assert json.loads(json.dumps(ice)) == _wire.loads(_wire.encode(ice)) == _wire.plain(ice) == plain
+    assert json.loads(json.dumps(ice)) == _wire.loads(_wire.encode(ice)) == _wire.to_plain_data(ice) == plain
     for other in (copy.deepcopy(ice), pickle.loads(pickle.dumps(ice)), copy.copy(ice), ice.copy()):
         assert other == plain
         other["properties"] = 1

@@ -58,7 +58,7 @@ def test_it_is_written_and_read_as_one_made_by_hand(blocks):
     written = codec.encode(streamed(blocks))
     assert written == codec.encode(by_hand(blocks))
     assert codec.decode(written) == streamed(blocks)
-    assert _wire.encode(_wire.plain(streamed(blocks))) == _wire.encode(_wire.plain(by_hand(blocks)))
+    assert _wire.encode(_wire.to_plain_data(streamed(blocks))) == _wire.encode(_wire.to_plain_data(by_hand(blocks)))
 
 
 @each

@@ -65,9 +65,9 @@ def test_replacing_the_name_keeps_the_arguments(streamed):
 
 def test_a_streamed_call_shows_its_arguments(streamed):
     assert repr(streamed) == repr(ToolCall("c1", "look", PLAIN))
-    assert _wire.plain(streamed)["arguments"] == PLAIN
+    assert _wire.to_plain_data(streamed)["arguments"] == PLAIN
 
 
 def test_what_has_no_plain_form_is_refused():
     with pytest.raises(TypeError, match="object has no plain form"):
-        _wire.plain(object())
+        _wire.to_plain_data(object())

@@ -12,12 +12,12 @@ from glidepath.errors import ModelError
 from glidepath.messages import AssistantMessage, ReasoningBlock, TextBlock, ToolCall, UserMessage
 from glidepath.models import ModelRequest
 from glidepath.models.anthropic import _Reader as AnthropicReader
-from glidepath.models.content import pieces
+from glidepath.models.content import iterate_pieces
 from glidepath.models.exchange import _read_guarded
 from glidepath.models.faults import Faults
 from glidepath.models.openai_chat import ChatReader
 from glidepath.models.openai_responses import _Reader as ResponsesReader
-from glidepath.models.strictness import strict
+from glidepath.models.strictness import make_strict
 from glidepath.testing import no_leftovers
 
 from .dialects import DIALECTS
@@ -140,7 +140,7 @@ def test_reasoning_anywhere_loses_no_text_and_no_call(text, calls, items):
         for number, place in enumerate(items)
     ]
     message = AssistantMessage((*reasoning, TextBlock(text), *made))
-    found = list(pieces(message, "v"))
+    found = list(iterate_pieces(message, "v"))
     assert "".join([piece for kind, piece in found if kind == "text"]) == text
     assert [piece for kind, piece in found if kind == "call"] == made
     assert [piece["n"] for kind, piece in found if kind == "item"] == list(range(len(items)))
@@ -151,10 +151,10 @@ def test_reasoning_anywhere_loses_no_text_and_no_call(text, calls, items):
 )
 def test_reasoning_that_somebody_else_wrote_is_left_out(opaque):
     message = AssistantMessage((ReasoningBlock(opaque=opaque, vendor="v"), TextBlock("hi")))
-    assert list(pieces(message, "v")) == [("text", "hi")]
+    assert list(iterate_pieces(message, "v")) == [("text", "hi")]
 
 
 @given(schema=JSON)
 @settings(max_examples=100)
 def test_any_schema_can_be_looked_at(schema):
-    strict(schema)
+    make_strict(schema)

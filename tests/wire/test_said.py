@@ -25,7 +25,7 @@ from glidepath.messages import (
 )
 from glidepath.models import AnthropicModel, ModelRequest, OpenAIChatModel, ToolSpec
 from glidepath.testing import ScriptedModel, call
-from glidepath.tools.files import file_tokens, pages
+from glidepath.tools.files import count_pages, file_tokens
 
 from .dialects import DIALECTS, KEY, Anthropic, Chat, Google, Responses, event
 from .server import Answer, Wire, run
@@ -278,11 +278,11 @@ def test_a_result_with_a_file_that_is_too_large_tells_the_model():
 
 
 def test_files_are_counted_before_the_call_rather_too_large():
-    assert pages(PDF) == 2
+    assert count_pages(PDF) == 2
     packed = zlib.compress(b"<< /Type /Page >> " * 7)
     modern = b"%PDF-1.7\n5 0 obj << /Type /ObjStm /N 7 /Filter /FlateDecode >> stream\n" + packed + b"\nendstream"
-    assert pages(modern) == 7
-    assert pages(b"%PDF" + b"x" * 8_000) == 3, "what cannot be counted is taken for many pages"
+    assert count_pages(modern) == 7
+    assert count_pages(b"%PDF" + b"x" * 8_000) == 3, "what cannot be counted is taken for many pages"
     assert file_tokens(DOCUMENT) > 2 * 4_600
     assert file_tokens(FileBlock("application/pdf", url="https://example.org/a")) == 50_000
     wav = b"RIFF" + b"\0" * 4 + b"WAVE" + b"\0" * 16 + (32_000).to_bytes(4, "little") + b"\0" * 64_000

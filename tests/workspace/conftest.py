@@ -2,12 +2,12 @@
 
 import pytest
 
-from glidepath.workspace.sandbox import look_for_sandbox
+from glidepath.workspace.sandbox import try_sandbox
 
 
 @pytest.fixture(scope="session")
 def sandbox():
-    found, missing = look_for_sandbox()
+    found, missing = try_sandbox()
     if found is None:
         pytest.skip(f"no sandbox to test with: {missing}")
     return found

@@ -411,7 +411,7 @@ def test_a_command_gains_no_rights_by_asking_the_guard(place, sandbox):
 def guards():
     """The guards of this machine: wardens that are nobody's descendants but the first process's."""
     found = []
-    for pid in _warden.processes():
+    for pid in _warden.list_processes():
         with contextlib.suppress(OSError):
             words = Path(f"/proc/{pid}/cmdline").read_bytes()
             status = Path(f"/proc/{pid}/status").read_text()
@@ -433,7 +433,7 @@ def test_a_guard_that_is_killed_lets_nothing_pass(place, sandbox):
             await asyncio.sleep(0.02)
         mine = [pid for pid in guards() if pid not in before and f"{os.getsid(pid)}" == f"{pid}"]
         for pid in mine:
-            if _warden.children(pid) == []:
+            if _warden.list_children(pid) == []:
                 os.kill(pid, signal.SIGKILL)
         return await running
 

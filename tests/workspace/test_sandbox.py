@@ -17,7 +17,7 @@ from glidepath.testing import ScriptedModel, call, say
 from glidepath.workspace import Bubblewrap, ShellLimits, Workspace, workspace_tools
 from glidepath.workspace import file_survey as survey_module
 from glidepath.workspace import sandbox as sandbox_module
-from glidepath.workspace.sandbox import look_for_sandbox
+from glidepath.workspace.sandbox import try_sandbox
 from glidepath.workspace.shell import run_command
 
 pytestmark = pytest.mark.process
@@ -538,7 +538,7 @@ def test_nothing_is_left_in_the_workspace(repository, sh):
 def test_no_filter_means_no_sandbox(monkeypatch, place):
     monkeypatch.setattr(sandbox_module.shutil, "which", lambda *_, **__: "/usr/bin/bwrap")
     monkeypatch.setattr(sandbox_module.platform, "machine", lambda: "sparc64")
-    assert look_for_sandbox() == (None, "there is no filter for system calls on sparc64, only on x86_64, aarch64")
+    assert try_sandbox() == (None, "there is no filter for system calls on sparc64, only on x86_64, aarch64")
     with pytest.raises(ConfigurationError, match="no filter for system calls on sparc64"):
         workspace_tools(place, ["shell"], sandbox="require")
     with pytest.raises(ToolError, match="no sandbox can be used here"):

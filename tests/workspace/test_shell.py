@@ -130,14 +130,14 @@ def left_behind():
 
 
 def test_a_process_that_was_forked_while_leftovers_were_looked_for_is_found(left_behind, monkeypatch):
-    every, looks = _warden.processes, []
+    every, looks = _warden.list_processes, []
 
     def as_if_it_were_new():
         looks.append(1)
         return [pid for pid in every() if len(looks) > 1 or pid != left_behind.pid]
 
     other = subprocess.Popen(["sleep", "1000"], env=MARKED, start_new_session=True)
-    monkeypatch.setattr(_warden, "processes", as_if_it_were_new)
+    monkeypatch.setattr(_warden, "list_processes", as_if_it_were_new)
     _warden.sweep("a-mark")
     assert (other.wait(timeout=30), left_behind.wait(timeout=30)) == (-9, -9)
 

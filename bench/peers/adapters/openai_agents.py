@@ -74,7 +74,7 @@ class FakeModel(Model):
 
 async def quiet(data):
     current().checked += 1
-    return ToolGuardrailFunctionOutput.allow()
+    return ToolGuardrailFunctionOutput.set_allowed_tools()
 
 
 def make_agent(guardrails=()) -> Agent:

@@ -7,13 +7,13 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, cast
 
 from glidepath.agent.durable import Opening, claim_home_session, reopen_session
-from glidepath.agent.kin import patiently
+from glidepath.agent.kin import ask_store_twice
 from glidepath.errors import StoreError
 from glidepath.money import pico_of
 from glidepath.outcome import LoopOutcome
 from glidepath.result_kind import Unknown
 from glidepath.run.inside import LostChild
-from glidepath.run.origins import hear, place_here
+from glidepath.run.origins import note_origins, place_here
 from glidepath.sessions import Session
 from glidepath.sessions.answer import await_store, call_store
 
@@ -58,9 +58,9 @@ async def open_child_session(
         opening.above = scribe
         if opening.ended is not None and not (opening.ended.outcome is LoopOutcome.PAUSED and opening.decided):
             opening.result = result = opening.ended
-            hear(parent, place_here(), result.origins)
+            note_origins(parent, place_here(), result.origins)
             before = parent.work.find_child_result(result.run_id)
-            parent.work.adopt(result)
+            parent.work.add_finished_child(result)
             parent.spend.charge_child(plan.config.agent_name, result.usage, pico_of(result.cost), before)
         yield opening
 
@@ -69,7 +69,7 @@ async def _has_begun(parent: Run, session_id: str, place: str) -> bool:
     """True if a child has a journal to continue; raises `LostChild` for one that should have and cannot be read."""
     scribe = cast("JournalRecorder", parent.journal)
     try:
-        return bool((await patiently(lambda: await_store(call_store(scribe.store.load, session_id))))[1])
+        return bool((await ask_store_twice(lambda: await_store(call_store(scribe.store.load, session_id))))[1])
     except StoreError:
         if session_id not in scribe.children.ids:
             return False
@@ -80,5 +80,5 @@ def mark_child_lost(parent: Run, place: str) -> LostChild:
     """What the child of a call did is unknown: the call is listed, and its account is closed."""
     call_id = place.rpartition(".")[0]
     calls = () if parent.turn.reply is None else parent.turn.reply.tool_calls
-    parent.work.doubt([call for call in calls if call.id == call_id])
+    parent.work.mark_unknown([call for call in calls if call.id == call_id])
     return LostChild(parent.plan.config.texts.fill("unknown_effect", reason=Unknown.CHILD_LOST.reason))

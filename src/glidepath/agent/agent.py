@@ -16,7 +16,7 @@ from glidepath.agent.limits import Limits
 from glidepath.agent.per_run import NOTHING, as_messages, check_keywords
 from glidepath.agent.prepare import RunRequest
 from glidepath.agent.run_lifecycle import partial_line
-from glidepath.agent.run_options import ResumeKeywords, RunKeywords, StreamKeywords, taking
+from glidepath.agent.run_options import ResumeKeywords, RunKeywords, StreamKeywords, with_options_in_signature
 from glidepath.agent.run_starter import RunStarter
 from glidepath.errors import ConfigurationError
 from glidepath.execute.doubt import write_pause
@@ -84,7 +84,7 @@ class Agent(RunStarter, Generic[OutputT, DepsT]):
 
     # --- running ----------------------------------------------------------------------------------------------
 
-    @taking(RunKeywords, parent=INHERIT)
+    @with_options_in_signature(RunKeywords, parent=INHERIT)
     async def run(
         self, prompt: str | Sequence[Message] | Message, **options: Unpack[RunKeywords[DepsT]]
     ) -> RunResult[OutputT]:
@@ -111,12 +111,12 @@ class Agent(RunStarter, Generic[OutputT, DepsT]):
         asked.budget = None if parent is INHERIT else parent
         place = current_scope() if parent is INHERIT else place_of(parent)
         if place is None:
-            return await agent._fly(asked)  # noqa: SLF001 - itself, or nearly
-        asked.session = self._home_inside(place, asked.session, asked.cancel)
+            return await agent._run(asked)  # noqa: SLF001 - itself, or nearly
+        asked.session = self._find_child_session(place, asked.session, asked.cancel)
         asked.prompt = as_messages(prompt, self.config)
         return await run_inside(agent, place, asked)
 
-    @taking(ResumeKeywords, accept_repair=False)
+    @with_options_in_signature(ResumeKeywords, accept_repair=False)
     async def resume(self, target: Target, **options: Unpack[ResumeKeywords[DepsT]]) -> RunResult[OutputT]:
         """Continue a run that was paused, cancelled, limited or failed; a DONE result is returned unchanged.
 
@@ -130,9 +130,9 @@ class Agent(RunStarter, Generic[OutputT, DepsT]):
         asked = self._request((), options, ResumeKeywords.__optional_keys__, again=True)
         asked.budget = options.get("parent")
         repair = options.get("accept_repair", False)
-        return await self._fly_on(asked, target, options.get("decisions"), accept_repair=repair)
+        return await self._resume(asked, target, options.get("decisions"), accept_repair=repair)
 
-    @taking(RunKeywords, parent=INHERIT)
+    @with_options_in_signature(RunKeywords, parent=INHERIT)
     def run_sync(
         self, prompt: str | Sequence[Message] | Message, **keywords: Unpack[RunKeywords[DepsT]]
     ) -> RunResult[OutputT]:
@@ -141,14 +141,14 @@ class Agent(RunStarter, Generic[OutputT, DepsT]):
         It blocks that loop: in an `async def`, await `run()`. Ctrl-C lands the run and raises `RunInterrupted`, a
         KeyboardInterrupt that has the result.
         """
-        from glidepath.agent.own_loop import can_be_interrupted, in_its_own_loop
+        from glidepath.agent.own_loop import can_be_interrupted, run_without_loop
 
         token = keywords.get("cancel")
         if token is None and "parent" not in keywords:  # a child has its parent's
             token = keywords["cancel"] = CancelToken() if can_be_interrupted() else None
-        return in_its_own_loop(partial(self.run, prompt, **keywords), token)
+        return run_without_loop(partial(self.run, prompt, **keywords), token)
 
-    @taking(RunKeywords, parent=INHERIT)
+    @with_options_in_signature(RunKeywords, parent=INHERIT)
     def stream_sync(
         self, prompt: str | Sequence[Message] | Message, **keywords: Unpack[RunKeywords[DepsT]]
     ) -> SyncStream[OutputT]:
@@ -161,14 +161,14 @@ class Agent(RunStarter, Generic[OutputT, DepsT]):
 
         return SyncStream(partial(self.stream, prompt, **keywords), token)
 
-    @taking(ResumeKeywords, accept_repair=False)
+    @with_options_in_signature(ResumeKeywords, accept_repair=False)
     def resume_sync(self, target: Target, **keywords: Unpack[ResumeKeywords[DepsT]]) -> RunResult[OutputT]:
         """`resume` for code without an event loop, as `run_sync` is `run`."""
-        from glidepath.agent.own_loop import in_its_own_loop
+        from glidepath.agent.own_loop import run_without_loop
 
-        return in_its_own_loop(partial(self.resume, target, **keywords))
+        return run_without_loop(partial(self.resume, target, **keywords))
 
-    @taking(StreamKeywords, parent=INHERIT, accept_repair=False)
+    @with_options_in_signature(StreamKeywords, parent=INHERIT, accept_repair=False)
     def stream(
         self, prompt: str | Sequence[Message] | Message | None = None, **options: Unpack[StreamKeywords[DepsT]]
     ) -> RunStream[OutputT]:
@@ -189,8 +189,8 @@ class Agent(RunStarter, Generic[OutputT, DepsT]):
                 self._apply_run_options(asked.given),
             )
             if place is None:
-                return RunStream(lambda stream: agent._fly(asked.with_stream(stream)))  # noqa: SLF001
-            asked.session = self._home_inside(place, asked.session, asked.cancel)
+                return RunStream(lambda stream: agent._run(asked.with_stream(stream)))  # noqa: SLF001
+            asked.session = self._find_child_session(place, asked.session, asked.cancel)
             asked.budget = None if isinstance(parent, ToolContext) else asked.budget  # a context only says where
             return RunStream(partial(stream_inside, agent, place, asked))
         if prompt is not None or asked.session is not None:
@@ -201,7 +201,7 @@ class Agent(RunStarter, Generic[OutputT, DepsT]):
             found = find(resume)
             check_decisions(decisions, None if isinstance(found, RunResult) else found[0])
         repair = options.get("accept_repair", False)
-        fly = partial(self._fly_on, target=resume, decisions=decisions, accept_repair=repair)
+        fly = partial(self._resume, target=resume, decisions=decisions, accept_repair=repair)
         return RunStream(lambda stream: fly(asked.with_stream(stream)))
 
     def as_tool(self, name: str, description: str, limits: Limits | None = None) -> Tool:
@@ -233,42 +233,42 @@ class Agent(RunStarter, Generic[OutputT, DepsT]):
         from glidepath.agent.durable import session_of
         from glidepath.sessions.forking import fork
 
-        return await fork(self._require_store("fork"), session_of(target), at=at, name=name, **self._views())
+        return await fork(self._require_store("fork"), session_of(target), at=at, name=name, **self._make_fork_views())
 
     async def rewind(self, target: Target, *, at: int) -> Fork:
         """Rewind a session to turn `at`; its old state is kept as the session `fork.origin`."""
         from glidepath.agent.durable import session_of
         from glidepath.sessions.forking import rewind
 
-        return await rewind(self._require_store("rewind"), session_of(target), at=at, **self._views())
+        return await rewind(self._require_store("rewind"), session_of(target), at=at, **self._make_fork_views())
 
     def _require_store(self, what: str) -> Any:
         if self.config.store is None:
             raise ConfigurationError(f"{what} needs the store that keeps the session: pass Agent(store=...)")
         return self.config.store
 
-    def _views(self) -> dict[str, Any]:
+    def _make_fork_views(self) -> dict[str, Any]:
         """How a fork speaks; calls of its tools that only read do not count as effects."""
-        tools = list(_all_tools(self, []))
+        tools = list(_iterate_all_tools(self, []))
         acting = {one.name for one in tools if not one.read_only}
         return {"texts": self.config.texts, "harmless": frozenset(one.name for one in tools) - acting}
 
     if not TYPE_CHECKING:  # a type checker knows better
 
         def __getattr__(self, name: str) -> None:
-            from glidepath.attributes import OF_AGENTS, no_attribute
+            from glidepath.attributes import OF_AGENTS, make_attribute_error
 
-            raise no_attribute(Agent, name, OF_AGENTS, ("run", "run_sync", "stream", "stream_sync", "resume"))
+            raise make_attribute_error(Agent, name, OF_AGENTS, ("run", "run_sync", "stream", "stream_sync", "resume"))
 
     def __repr__(self) -> str:
         return f"<Agent {self.config.agent_name} on {self._plan.model_name}>"
 
 
-def _all_tools(agent: Agent[Any, Any], seen: list[object]) -> Iterator[Tool]:
+def _iterate_all_tools(agent: Agent[Any, Any], seen: list[object]) -> Iterator[Tool]:
     """The tools of an agent, and of the agents among them."""
     seen.append(agent)
     for one in agent._plan.tools.values():  # noqa: SLF001 - one of us
         yield one
         inner, _ = delegate_of(one)
         if inner is not None and inner not in seen:
-            yield from _all_tools(inner, seen)
+            yield from _iterate_all_tools(inner, seen)

@@ -13,8 +13,8 @@ from glidepath.agent.config_checks import terminal_tools
 from glidepath.agent.limits import Limits
 from glidepath.agent.route import add_fallback_route, facts_of, output_limit_of
 from glidepath.constraints import DefaultResourceConstraint, KillSwitchConstraint, make_limit_constraints
-from glidepath.context import CharEstimator, guard_estimate, repair, sizer, strategy
-from glidepath.errors import ConfigurationError, close_to, readable
+from glidepath.context import CharEstimator, guard_estimate, make_sizer, repair, strategy
+from glidepath.errors import ConfigurationError, close_to, translate_read_errors
 from glidepath.guards import GracefulTurnLimit, GuardrailsConfig
 from glidepath.guards.guard_set import GuardSet
 from glidepath.ledger import Caps
@@ -28,7 +28,7 @@ from glidepath.tools import Tool
 from glidepath.tools.output import REMINDER, Output
 
 
-@readable()
+@translate_read_errors()
 def assemble(
     config: LoopConfig,
     inherited: tuple[Plugin, ...] = (),
@@ -46,8 +46,8 @@ def assemble(
     policy = _policy(config, behind)
     output = None if config.output_type is None else Output(config.output_type)
     texts = config.texts
-    system_prompt = _with_format(config.system_prompt, output)
-    landing_notice = _reminding(texts.fill("landing"), output)
+    system_prompt = _append_format(config.system_prompt, output)
+    landing_notice = _append_format_reminder(texts.fill("landing"), output)
     system_tokens = estimate(system_prompt) + (0 if output is None else estimate(_wire.encode(output.schema).decode()))
     tools = _tool_parts(config, behind)
     specs = tools["specs"]
@@ -62,12 +62,12 @@ def assemble(
         fixed_tokens=system_tokens + (estimate(_wire.encode(specs).decode()) if specs else 0),
         landing_fixed_tokens=system_tokens,
         **_limit_parts(config),
-        patience=_patience(config),
-        notice=_notice(config, output),
+        patience=_make_patience(config),
+        notice=_make_notice_provider(config, output),
         landing_notice=landing_notice,
         landing_notice_tokens=estimate(landing_notice) + 8,
         estimator=estimator,
-        size_of=sizer(estimator, estimate),
+        size_of=make_sizer(estimator, estimate),
         measures_replies=type(estimator) is CharEstimator,
         strategy=strategy(config.context_strategy, estimate=estimate),
         repair=partial(repair, texts=texts),
@@ -89,9 +89,9 @@ def assemble(
 def _policy(config: LoopConfig, behind: tuple[Tool, ...]) -> ProtocolPolicy:
     policy = config.protocol_policy or ProtocolPolicy()
     if behind:
-        from glidepath.agent.many_tools import with_found_tools  # only where there are many
+        from glidepath.agent.many_tools import wrap_policy  # only where there are many
 
-        policy = with_found_tools(policy, {tool.name: tool for tool in behind})
+        policy = wrap_policy(policy, {tool.name: tool for tool in behind})
     return policy
 
 
@@ -113,15 +113,15 @@ def _tool_parts(config: LoopConfig, behind: tuple[Tool, ...]) -> dict[str, Any]:
 
 def _limit_parts(config: LoopConfig) -> dict[str, Any]:
     """What a plan knows about the limits."""
-    limits, soft_limit = config.limits, _soft_limit(config)
+    limits, soft_limit = config.limits, _make_soft_limit(config)
     return {
-        "caps": _own_caps(config),
+        "caps": _make_own_caps(config),
         "timeout": None if config.replace_defaults else limits.timeout,
         "landing_time": limits.landing_time,
         "bounded": config.unbounded or (bool(config.constraints) if config.replace_defaults else limits.bounded),
         "soft_limit": soft_limit,
         "soft_turns": None if soft_limit is None else soft_limit.earliest(),
-        "near_money": _near_money(config),
+        "near_money": _compute_money_margin(config),
     }
 
 
@@ -130,7 +130,7 @@ def _judging_parts(config: LoopConfig) -> dict[str, Any]:
     ours = _make_limit_constraints(config)
     metered = tuple(one for one in ours if one.metered)
     asked = (*(one for one in ours if not one.metered), *config.constraints)
-    parts = tuple(_parts(asked))
+    parts = tuple(_expand_composites(asked))
     constraints = (*metered, *parts)
     guards = GuardSet(config.guardrails, config.texts, config.guards)
     return {
@@ -140,9 +140,9 @@ def _judging_parts(config: LoopConfig) -> dict[str, Any]:
         "custom": asked,
         "clocked": tuple(one for one in constraints if one.check_every is not None),
         "switches": tuple(one for one in constraints if isinstance(one, KillSwitchConstraint)),
-        "make_guards": guards.for_calls,
-        "make_stop_guards": guards.for_ends,
-        "known_stop_guards": guards.for_every_end,
+        "make_guards": guards.make_call_guards,
+        "make_stop_guards": guards.make_stop_guards,
+        "known_stop_guards": guards.make_stop_guards_at_start,
     }
 
 
@@ -162,14 +162,14 @@ def _collect_deps_types(config: LoopConfig, tools: tuple[Tool, ...]) -> tuple[tu
     return (*own, *[(f"tool {tool.name!r}", tool.deps_type) for tool in tools if tool.deps_type is not None])
 
 
-def _own_caps(config: LoopConfig) -> Caps:
+def _make_own_caps(config: LoopConfig) -> Caps:
     caps = config.limits.caps()
     if not config.replace_defaults:
         return caps
     return Caps(descendants=caps.descendants, depth=caps.depth)
 
 
-def _parts(constraints: tuple[Any, ...]) -> Iterator[Any]:
+def _expand_composites(constraints: tuple[Any, ...]) -> Iterator[Any]:
     """The constraints, a composite as its parts: each has its own name and state."""
     for constraint in constraints:
         if type(constraint) is DefaultResourceConstraint:
@@ -184,13 +184,13 @@ def _make_limit_constraints(config: LoopConfig) -> tuple[Any, ...]:
     return make_limit_constraints(config.limits, landing_seconds=config.limits.landing_time)
 
 
-def _patience(config: LoopConfig) -> Patience:
+def _make_patience(config: LoopConfig) -> Patience:
     times = (config.first_chunk_timeout, config.stall_timeout, config.call_timeout)
     grain = min([1.0, *[limit / 8 for limit in times if limit]])
     return Patience(first_chunk=times[0], stall=times[1], call=times[2], grain=grain)
 
 
-def _soft_limit(config: LoopConfig) -> GracefulTurnLimit | None:
+def _make_soft_limit(config: LoopConfig) -> GracefulTurnLimit | None:
     """The warning before the turn limit, where there is room for one."""
     limits = config.limits
     if config.replace_defaults or limits.max_iterations is None:
@@ -204,7 +204,9 @@ def _soft_limit(config: LoopConfig) -> GracefulTurnLimit | None:
     return limit if limit.enabled and limits.max_iterations > 1 else None
 
 
-def _notice(config: LoopConfig, output: Output | None) -> Callable[[str], tuple[str, BaseException | None]]:
+def _make_notice_provider(
+    config: LoopConfig, output: Output | None
+) -> Callable[[str], tuple[str, BaseException | None]]:
     """The words of the wind-down notice: the application's, or ours when it has none or fails."""
     notice = GracefulTurnLimit(2, message_provider=config.graceful_turn_limit_message_provider).notice
     if output is None:
@@ -212,24 +214,24 @@ def _notice(config: LoopConfig, output: Output | None) -> Callable[[str], tuple[
 
     def reminding(default: str) -> tuple[str, BaseException | None]:
         text, error = notice(default)
-        return _reminding(text, output), error
+        return _append_format_reminder(text, output), error
 
     return reminding
 
 
-def _reminding(notice: str, output: Output | None) -> str:
+def _append_format_reminder(notice: str, output: Output | None) -> str:
     """A notice that asks for an answer asks for it in the format of the answer."""
     return notice if output is None else f"{notice} {REMINDER}"
 
 
-def _with_format(system_prompt: str, output: Output | None) -> str:
+def _append_format(system_prompt: str, output: Output | None) -> str:
     """The format in words, for models that cannot be held to it otherwise."""
     if output is None:
         return system_prompt
     return f"{system_prompt}\n\n{output.instructions}" if system_prompt else output.instructions
 
 
-def _near_money(config: LoopConfig) -> int:
+def _compute_money_margin(config: LoopConfig) -> int:
     money = config.limits.caps().money
     return 0 if money is None else share_of(money, config.guardrails.cost_reserve)
 
@@ -252,7 +254,7 @@ def _check_fits(plan: Plan) -> None:
 # --- settings that have no effect: another one is missing, or a tool is misspelled -------------------------------
 
 
-def _ineffective(config: LoopConfig) -> Iterator[tuple[str, str]]:
+def _find_ineffective_settings(config: LoopConfig) -> Iterator[tuple[str, str]]:
     """The settings that have no effect, each with the one it needs: the declarations say which."""
     for owner, kept in ((LoopConfig, config), (Limits, config.limits), (GuardrailsConfig, config.guardrails)):
         for name, setting in settings_of(owner).items():
@@ -268,7 +270,7 @@ def _is_there(config: LoopConfig, name: str) -> bool:
     return getattr(config, name) not in (None, False)
 
 
-def _misspelt(config: LoopConfig) -> Iterator[tuple[str, str, str]]:
+def _find_misspelt_gates(config: LoopConfig) -> Iterator[tuple[str, str, str]]:
     """Gates that name a misspelled tool: the gate, the name it uses, and the likely tool.
 
     A name that is like no tool may be meant for other agents that share the gate.
@@ -288,7 +290,7 @@ def _misspelt(config: LoopConfig) -> Iterator[tuple[str, str, str]]:
 
 def warn_about_ineffective(config: LoopConfig) -> None:
     """One warning for each setting that has no effect."""
-    for gate, name, close in _misspelt(config):
+    for gate, name, close in _find_misspelt_gates(config):
         warnings.warn(f"{gate} names {name!r}, which is not a tool; did you mean {close!r}?", stacklevel=3)
-    for setting, needed in _ineffective(config):
+    for setting, needed in _find_ineffective_settings(config):
         warnings.warn(f"{setting} has no effect without {needed}", stacklevel=3)

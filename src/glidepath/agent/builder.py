@@ -62,21 +62,23 @@ class AgentBuilder(Setters):
     def _put(self, plugin: Plugin | str, made: Plugin | str) -> Self:
         """Register what was made of a plugin, in place of what was made of it before."""
         plugins = self._values.get("plugins", ())
-        if any(_origin(known) is plugin for known in plugins):
-            return self._set("plugins", tuple(made if _origin(known) is plugin else known for known in plugins))
+        if any(_find_original_plugin(known) is plugin for known in plugins):
+            return self._set(
+                "plugins", tuple(made if _find_original_plugin(known) is plugin else known for known in plugins)
+            )
         return self._add("plugins", (made,))
 
     def before_tool_call(self, hook: Judge, *, name: str | None = None) -> Self:
         """Judge every call before it runs: a function of `ToolCallContext`, or this one hook of a plugin."""
-        return self._hook("before_tool_call", hook, name)
+        return self._add_hook("before_tool_call", hook, name)
 
     def after_tool_call(self, hook: Reviser, *, name: str | None = None) -> Self:
         """Look at every result: a function of `ToolResultContext`, or this one hook of a plugin."""
-        return self._hook("after_tool_call", hook, name)
+        return self._add_hook("after_tool_call", hook, name)
 
     def context_transform(self, hook: Transform, *, name: str | None = None) -> Self:
         """Change what the model sees: a function of `TransformContext`, or this one hook of a plugin."""
-        return self._hook("context_transform", hook, name)
+        return self._add_hook("context_transform", hook, name)
 
     def event_observer(
         self, hook: Watcher, *, name: str | None = None, events: tuple[type[Event], ...] | None = None
@@ -84,31 +86,35 @@ class AgentBuilder(Setters):
         """See events: a function of an event, or this one hook of a plugin. `events`: which; None is all but chunks."""
         if events is not None and isinstance(hook, Plugin):
             raise BuilderError("event_observer(plugin, events=...): set the events on the plugin itself")
-        return self._hook("event_observer", hook, name, events)
+        return self._add_hook("event_observer", hook, name, events)
 
     def steering(self, hook: Source, *, name: str | None = None) -> Self:
         """Add messages after every turn: a function of `PollContext`, or this one hook of a plugin."""
-        return self._hook("steering", hook, name)
+        return self._add_hook("steering", hook, name)
 
     def follow_up(self, hook: Source, *, name: str | None = None) -> Self:
         """Keep a finished run going: a function of `PollContext`, or this one hook of a plugin."""
-        return self._hook("follow_up", hook, name)
+        return self._add_hook("follow_up", hook, name)
 
     def tool_gate(self, hook: GateKeeper, *, name: str | None = None) -> Self:
         """Narrow the tools of a turn: a function of `GateContext`, or this one hook of a plugin."""
-        return self._hook("tool_gate", hook, name)
+        return self._add_hook("tool_gate", hook, name)
 
     def context_overflow_recovery(self, hook: Rescuer, *, name: str | None = None) -> Self:
         """Make a smaller view after an overflow: a function of `OverflowContext`, or this one hook of a plugin."""
-        return self._hook("context_overflow_recovery", hook, name)
+        return self._add_hook("context_overflow_recovery", hook, name)
 
-    def _hook(self, hook: str, given: object, name: str | None, events: tuple[type[Event], ...] | None = None) -> Self:
+    def _add_hook(
+        self, hook: str, given: object, name: str | None, events: tuple[type[Event], ...] | None = None
+    ) -> Self:
         if isinstance(given, Plugin):
             if name is not None:
                 raise BuilderError(f"{hook}(plugin, name=...): a plugin has its own name; set it there")
             if hook not in hooks_of(given):
                 raise BuilderError(f"{hook}() takes a plugin with that hook; {type(given).__name__} does not have it")
-            before = [hooks_of(known) for known in self._values.get("plugins", ()) if _origin(known) is given]
+            before = [
+                hooks_of(known) for known in self._values.get("plugins", ()) if _find_original_plugin(known) is given
+            ]
             return self._put(given, _keep_only_hooks(given, *[one for found in before for one in found], hook))
         if isinstance(given, type) or not callable(given):
             raise BuilderError(f"{hook}() takes a function or a plugin object, not {given!r:.100}")
@@ -133,7 +139,7 @@ class AgentBuilder(Setters):
         try:
             for field, parts in self._parts.items():
                 if parts:
-                    fields[field] = self._whole(field, parts)
+                    fields[field] = self._get_section(field, parts)
             if self._inherits_grace and "grace_iterations" not in self._parts["limits"]:
                 limits: Limits = fields["limits"]
                 if limits.max_iterations is None:
@@ -143,7 +149,7 @@ class AgentBuilder(Setters):
             raise BuilderError(str(error)) from error
         return config
 
-    def _whole(self, field: str, parts: dict[str, Any]) -> Any:
+    def _get_section(self, field: str, parts: dict[str, Any]) -> Any:
         kind = _KINDS[field]
         whole = self._values.get(field, kind())
         if not isinstance(whole, kind):
@@ -232,7 +238,7 @@ def _keep_only_hooks(plugin: Plugin, *hooks: str) -> Plugin:
     return part
 
 
-def _origin(plugin: object) -> Any:
+def _find_original_plugin(plugin: object) -> Any:
     """The plugin that this one was narrowed from, or the plugin itself."""
     return getattr(plugin, "_origin", plugin)
 
@@ -241,7 +247,7 @@ def _narrow_factory(method: str, kept: tuple[str, ...]) -> Any:
     """`for_run` or `for_child` of the whole plugin, narrowed in the same way."""
 
     def make(self: object) -> Any:
-        mine = getattr(_origin(self), method)()
+        mine = getattr(_find_original_plugin(self), method)()
         return _keep_only_hooks(mine, *kept) if isinstance(mine, Plugin) else mine
 
     return make

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from glidepath.agent.config_checks import check, normalize
 from glidepath.agent.limits import OTHER_LIMIT_NAMES, Limits
-from glidepath.errors import ConfigurationError, close_to, readable
+from glidepath.errors import ConfigurationError, close_to, translate_read_errors
 from glidepath.events import Event
 from glidepath.guards import GuardrailsConfig, MaxTokensRecovery
 from glidepath.plugins import PluginNames
@@ -409,14 +409,14 @@ class LoopConfig(DeclaredSettings, frozen=True, kw_only=True):
     thinking_tags: bool = setting("bool", "hide <think> and its synonyms from the visible text", default=False)
 
     def __post_init__(self) -> None:
-        with readable():
+        with translate_read_errors():
             normalize(self)
             check(self)
 
     @classmethod
     def no_such_setting(cls, name: str) -> ConfigurationError:
         """The error for a keyword that is not a setting, with a suggestion."""
-        return ConfigurationError(_unknown(name))
+        return ConfigurationError(_explain_unknown_setting(name))
 
     def plugin_names(self) -> PluginNames:
         """The plugins behind each hook, in calling order."""
@@ -436,11 +436,13 @@ def make_config(**fields: Any) -> LoopConfig:
     """A `LoopConfig` from keyword arguments; raises `ConfigurationError` naming the field, also for a missing model."""
     if "model" not in fields:
         unknown = [name for name in fields if name not in FIELDS]
-        raise ConfigurationError(_unknown(unknown[0]) if unknown else "model is required: pass model=...")
+        raise ConfigurationError(
+            _explain_unknown_setting(unknown[0]) if unknown else "model is required: pass model=..."
+        )
     return LoopConfig(**fields)
 
 
-def _unknown(name: str) -> str:
+def _explain_unknown_setting(name: str) -> str:
     limits, guardrails = Limits.__struct_fields__, GuardrailsConfig.__struct_fields__
     meant = _OTHER_NAMES.get(name, name)
     close = meant if meant in (*FIELDS, *limits, *guardrails) else close_to(name, FIELDS)

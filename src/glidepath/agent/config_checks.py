@@ -204,9 +204,9 @@ def _check_objects(config: LoopConfig) -> None:
 
     if config.store is not None:
         from glidepath.spi import SessionStore
-        from glidepath.spi.ports import offers
+        from glidepath.spi.ports import is_implementing
 
-        if not offers(config.store, SessionStore):
+        if not is_implementing(config.store, SessionStore):
             raise ConfigurationError(
                 f"store must be a session store such as glidepath.sessions.SqliteStore(path), not {config.store!r:.100}"
             )

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 _RESOURCES = ("tokens", "money", "turns", "tool_calls")
 
 
-def _of_session(home: Session, snapshot: Snapshot | None) -> SessionStand | None:
+def _check_session_limits(home: Session, snapshot: Snapshot | None) -> SessionStand | None:
     """The limits of the session itself, checked; by default those a resumed run began with."""
     limits = home.limits
     known = None if snapshot is None else snapshot.carried.session
@@ -49,7 +49,7 @@ def _of_session(home: Session, snapshot: Snapshot | None) -> SessionStand | None
     )
 
 
-def _before(home: Session, run_id: str | None) -> Carried:
+def _sum_earlier_runs(home: Session, run_id: str | None) -> Carried:
     """What the runs before this one have used."""
     totals, last = home.totals, home.last
     tokens, cost, turns, calls = totals.usage.total, totals.cost, totals.turns, totals.all_tool_calls
@@ -88,8 +88,8 @@ def prepare_conversation(
     limits of the session itself are a meter above it, as a shared budget is.
     """
     config = plan.config
-    before = _before(home, None if snapshot is None else snapshot.run_id)
-    stand = _of_session(home, snapshot)
+    before = _sum_earlier_runs(home, None if snapshot is None else snapshot.run_id)
+    stand = _check_session_limits(home, snapshot)
     if stand is not None:
         if stand.max_money is not None:
             plan = add_prices(plan, config)

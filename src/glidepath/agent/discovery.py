@@ -14,11 +14,11 @@ if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
 
-def available(field: str) -> dict[str, tuple[Any, ...]]:
+def list_entry_points(field: str) -> dict[str, tuple[Any, ...]]:
     """The entry points of installed packages for a field, by name; more than one where packages disagree."""
     found: dict[str, dict[tuple[str, str], Any]] = {}
-    for point in _points(f"glidepath.{field}"):
-        found.setdefault(point.name, {}).setdefault((_package(point), point.value), point)
+    for point in _iterate_entry_points(f"glidepath.{field}"):
+        found.setdefault(point.name, {}).setdefault((_package_name_of(point), point.value), point)
     return {name: tuple(found[name].values()) for name in sorted(found)}
 
 
@@ -27,14 +27,14 @@ def load_installed(field: str, name: str) -> Any:
 
     Raises `ConfigurationError` when there is none, when two packages offer it, and when it cannot be loaded.
     """
-    points = available(field)
+    points = list_entry_points(field)
     if name not in points:
-        raise ConfigurationError(_unknown(field, name, list(points)))
+        raise ConfigurationError(_explain_unknown_name(field, name, list(points)))
     if len(points[name]) > 1:
-        packages = " and ".join(_package(point) for point in points[name])
+        packages = " and ".join(_package_name_of(point) for point in points[name])
         raise ConfigurationError(f"{field}: {packages} both offer {name!r}; uninstall one, or pass the object itself")
     [point] = points[name]
-    where = f"{field}: {name!r} of package {_package(point)} ({point.value})"
+    where = f"{field}: {name!r} of package {_package_name_of(point)} ({point.value})"
     try:
         loaded = point.load()
         return _MAKERS[field](loaded)
@@ -42,7 +42,7 @@ def load_installed(field: str, name: str) -> Any:
         raise ConfigurationError(f"{where} cannot be loaded: {describe_error(error)}") from error
 
 
-def _points(group: str) -> Iterator[Any]:
+def _iterate_entry_points(group: str) -> Iterator[Any]:
     from importlib.metadata import distributions, entry_points  # slow, and only needed when a name is listed
 
     try:
@@ -53,21 +53,21 @@ def _points(group: str) -> Iterator[Any]:
                 yield from package.entry_points.select(group=group)
 
 
-def _package(point: EntryPoint) -> str:
+def _package_name_of(point: EntryPoint) -> str:
     try:
         return (point.dist and point.dist.name) or "unknown"
     except Exception:  # its metadata is missing
         return "unknown"
 
 
-def _unknown(field: str, name: str, names: list[str]) -> str:
+def _explain_unknown_name(field: str, name: str, names: list[str]) -> str:
     close = close_to(name, names)
     hint = f"; did you mean {close!r}?" if close else ""
     listed = f"installed are: {', '.join(names[:20])}" if names else f"no installed package offers {field}"
     return f"{field}: there is no {name!r}{hint} ({listed})"
 
 
-def _object(kind: type) -> Callable[[Any], Any]:
+def _make_loader(kind: type) -> Callable[[Any], Any]:
     def make(loaded: object) -> Any:
         made = loaded if isinstance(loaded, kind) or not callable(loaded) else loaded()
         if not isinstance(made, kind):
@@ -81,7 +81,7 @@ def _guard(loaded: object) -> Any:
     return loaded() if isinstance(loaded, type) else loaded
 
 
-def _tool(loaded: object) -> Tool:
+def _make_tool(loaded: object) -> Tool:
     if isinstance(loaded, Tool):
         return loaded
     if not callable(loaded) or isinstance(loaded, type):
@@ -91,8 +91,8 @@ def _tool(loaded: object) -> Tool:
 
 
 _MAKERS: dict[str, Callable[[Any], Any]] = {
-    "plugins": _object(Plugin),
-    "constraints": _object(ResourceConstraint),
+    "plugins": _make_loader(Plugin),
+    "constraints": _make_loader(ResourceConstraint),
     "guards": _guard,
-    "tools": _tool,
+    "tools": _make_tool,
 }

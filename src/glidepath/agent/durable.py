@@ -9,17 +9,17 @@ from typing import TYPE_CHECKING, Any
 
 from glidepath import _wire
 from glidepath._wire import Record, replace
-from glidepath.agent.kin import ChildRecords, family, with_accounts, with_spend
-from glidepath.agent.resuming import check_decisions, is_about, nothing_to_decide
+from glidepath.agent.kin import ChildRecords, add_child_spending, close_child_accounts, read_child_records
+from glidepath.agent.resuming import check_decisions, is_about, reject_useless_decisions
 from glidepath.errors import ConfigurationError, StoreError
 from glidepath.messages import ToolCall, UnknownMessage
 from glidepath.outcome import AgentState, LoopOutcome, RunResult, Snapshot, StopCause
 from glidepath.result_kind import Unknown
 from glidepath.run import Decision, Ending, Offspring, Resumption, snapshot_of
-from glidepath.run.decisions import unknown
+from glidepath.run.decisions import make_unknown_decision
 from glidepath.sessions import Session
 from glidepath.sessions.answer import await_store, call_store
-from glidepath.sessions.bases import next_base, read_folded_state, with_measures
+from glidepath.sessions.bases import add_measures, make_next_base, read_folded_state
 from glidepath.sessions.finding import TEAM
 from glidepath.sessions.fold import Folded
 from glidepath.sessions.foreign_mark import refuse_foreign
@@ -27,13 +27,13 @@ from glidepath.sessions.inbox import read_decisions
 from glidepath.sessions.journal_writer import claim_session
 from glidepath.sessions.recover import (
     abandon,
+    add_inner_results,
     calls_needing_approval,
     charge_reservation,
+    decide_open_calls,
     drop_redacted_approvals,
     open_calls,
     place_known_results,
-    verdicts,
-    with_inner_results,
 )
 from glidepath.sessions.repairing import repair_notice, unknown_calls
 from glidepath.sessions.scribe import JournalRecorder
@@ -87,31 +87,31 @@ class Opening(Record, kw_only=True):
     above: JournalRecorder | None = None
     """The parent's scribe, which knows of this child."""
 
-    def resuming(self, snapshot: Snapshot) -> Resumption:
+    def make_resumption(self, snapshot: Snapshot) -> Resumption:
         """What the run continues from, with this state."""
         return Resumption(snapshot, self.decisions, counted=self.counted, offspring=self.offspring)
 
-    def attend(self, run: Run) -> Ending | None:
+    def attach_recorder(self, run: Run) -> Ending | None:
         """Give the run its scribe; returns how it ends if the store has failed."""
         scribe = self.scribe
         if scribe is None:
             return _store_failure(self.error)
         # The result must name them even if this run never touches them: nobody else remembers.
         if self.unknown:
-            run.work.doubt(self.unknown)
+            run.work.mark_unknown(self.unknown)
         # What was in the session was repaired.
         if run.terms.resumed is None and self.written != len(run.transcript.messages):
-            whole = [_raw(message) for message in run.transcript.messages]
+            whole = [_encode_message(message) for message in run.transcript.messages]
             if scribe.number or self.written:
                 scribe.ahead.append(("transcript", whole))
                 self.written = len(run.transcript.messages)
         elif scribe.known.base == scribe.number + 1 and self.home.survey is not None and scribe.redactor is None:
             # The messages are those of the journal, in order, and now there is somebody who can measure them.
             scribe.ahead = [
-                (kind, with_measures(one, run.transcript.messages, run.plan) if kind == "base" else one)
+                (kind, add_measures(one, run.transcript.messages, run.plan) if kind == "base" else one)
                 for kind, one in scribe.ahead
             ]
-        scribe.attend(run, written=self.written, base=self.base, tail=self.tail)
+        scribe.follow_run(run, written=self.written, base=self.base, tail=self.tail)
         # Only a person's decisions: verdicts about a crash are worked out again when the journal is next read.
         scribe.decisions = self.decided
         scribe.mailbox.take(run, self.notes)
@@ -121,7 +121,7 @@ class Opening(Record, kw_only=True):
         return None
 
 
-def _raw(message: object) -> Any:
+def _encode_message(message: object) -> Any:
     from glidepath._wire import Raw
 
     return Raw(message.raw) if type(message) is UnknownMessage else message
@@ -196,9 +196,9 @@ def claim_home_session(
 
     async def read(lease: Lease, scribe: JournalRecorder) -> None:
         if lease.head:
-            folded = _of_a_run(await await_store(read_folded_state(kept, home.id, lease.head)))
+            folded = _require_run_journal(await await_store(read_folded_state(kept, home.id, lease.head)))
             # A run that ended has its children's spend in its own figures; only a crash leaves some of it in theirs.
-            found = await family(kept, folded) if _has_crashed(folded) else None
+            found = await read_child_records(kept, folded) if _has_crashed(folded) else None
             _move_in(home, folded, scribe, opening, config.texts, found)
             if folded.flag is not None:  # it was meant for a run before
                 await scribe.forget_stop()
@@ -208,7 +208,7 @@ def claim_home_session(
     return HeldSession(opening, kept, make, read, create=True)
 
 
-def _of_a_run(folded: Folded) -> Folded:
+def _require_run_journal(folded: Folded) -> Folded:
     """What was read, if it is the journal of a run: a run that wrote into a team's would make it unreadable."""
     name = folded.session.id
     if name.startswith(TEAM) and folded.sequence and folded.opened is None:
@@ -246,9 +246,9 @@ def _move_in(
 ) -> None:
     """The session as the journal has it; a run that crashed there is closed, and so are its children (`found`)."""
     scribe.sequence = folded.sequence
-    scribe.mailbox.goes_on_from(folded.taken)
+    scribe.mailbox.skip_taken(folded.taken)
     _recall(scribe, folded)
-    base = next_base(folded, scribe.number, scribe.hash)
+    base = make_next_base(folded, scribe.number, scribe.hash)
     if base is not None:
         scribe.ahead.append(("base", base))
         scribe.known.base = scribe.number + 1
@@ -262,7 +262,7 @@ def _move_in(
         # Nobody can say what the call in flight has used: charging less than its worst case could break the budget.
         snapshot: Any = charge_reservation(folded.snapshot, folded.reserved)  # type: ignore[arg-type]
         told = len(snapshot.unknown_effects)
-        snapshot = with_accounts(with_spend(snapshot, folded, found), found)
+        snapshot = close_child_accounts(add_child_spending(snapshot, folded, found), found)
         ended, results = abandon(folded, snapshot, texts)
         opening.unknown += ended.unknown_effects[told:]
         scribe.ahead += [("message", result) for result in results]
@@ -297,7 +297,7 @@ def reopen_session(
     opening, kept = Opening(home=Session(session_id), handed=handed), store or config.store
 
     async def read(lease: Lease, scribe: JournalRecorder) -> None:
-        folded = _of_a_run(await await_store(read_folded_state(kept, session_id, lease.head)))
+        folded = _require_run_journal(await await_store(read_folded_state(kept, session_id, lease.head)))
         # A result of an older run must not resume a newer one, whose calls it knows nothing about.
         if run_id is not None and folded.snapshot is not None and folded.snapshot.run_id != run_id:
             raise ConfigurationError(
@@ -307,27 +307,27 @@ def reopen_session(
             if not accept_repair:
                 raise repair_notice(session_id, folded.repaired)
             opening.unknown = unknown_calls(folded.repaired)
-        scribe.mailbox.goes_on_from(folded.taken)
+        scribe.mailbox.skip_taken(folded.taken)
         await _open_inbox(kept, lease, scribe, opening)
         # After the inbox: a decision may have been posted while no process was running it.
-        _go_on(folded, scribe, opening, decisions, tools)
+        _prepare_continuation(folded, scribe, opening, decisions, tools)
         if folded.flag is not None and opening.result is None:
             if _has_obeyed(folded.result, folded.flag):
                 await scribe.forget_stop()
             else:
                 opening.stop = folded.flag
         if opening.snapshot is not None and (folded.result is None or folded.result.outcome is LoopOutcome.PAUSED):
-            await _with_children(kept, folded, scribe, opening)
+            await _add_child_usage(kept, folded, scribe, opening)
 
     return HeldSession(opening, kept, partial(scribe, durability=config.durability), read, create=False)
 
 
 def _has_obeyed(result: RunResult | None, flag: str) -> bool:
     """True if the journal says that this stop was already obeyed."""
-    return result is not None and result.outcome is LoopOutcome.CANCELLED and _reason(result) == flag
+    return result is not None and result.outcome is LoopOutcome.CANCELLED and _reason_of(result) == flag
 
 
-def _reason(result: RunResult) -> str:
+def _reason_of(result: RunResult) -> str:
     return "" if result.cause is None else result.cause.reason
 
 
@@ -344,7 +344,7 @@ def _collect_decisions(
     }
 
 
-def _go_on(
+def _prepare_continuation(
     folded: Folded, scribe: JournalRecorder, opening: Opening, decisions: object, tools: Mapping[str, Any]
 ) -> None:
     result = folded.result
@@ -357,7 +357,7 @@ def _go_on(
     if folded.opened is not None:
         scribe.known.parent = folded.opened.parent
     if result is not None and result.outcome is LoopOutcome.DONE:
-        nothing_to_decide(decisions, folded.decisions)
+        reject_useless_decisions(decisions, folded.decisions)
         opening.result = result
         return
     if result is not None:
@@ -372,11 +372,14 @@ def _go_on(
         known = place_known_results(folded)
         if known:
             scribe.ahead.append(("placed", known))
-        snapshot = with_inner_results(folded, charge_reservation(snapshot, folded.reserved))
+        snapshot = add_inner_results(folded, charge_reservation(snapshot, folded.reserved))
         begun = folded.intents.keys() | {*known}
         checked = check_decisions(decisions, snapshot, folded.decisions, begun, folded.redacted)
         opening.decided = {**_collect_decisions(folded, snapshot, opening, begun), **checked}
-        opening.decisions = {**verdicts(folded, snapshot, tools), **drop_redacted_approvals(folded, opening.decided)}
+        opening.decisions = {
+            **decide_open_calls(folded, snapshot, tools),
+            **drop_redacted_approvals(folded, opening.decided),
+        }
         # They were counted when they were queued; counted again they would use the limit up twice.
         opening.counted = frozenset(folded.queued)
     if folded.imported:  # a stranger may have written what is sent with every request: it is given again, or not sent
@@ -387,26 +390,26 @@ def _go_on(
     opening.home = home = folded.session
     home.metadata["guardrails"] = _wire.loads(_wire.encode(snapshot.guards))  # theirs to change
     opening.written = len(home.messages)
-    opening.tail = _tail(folded)
+    opening.tail = _find_unplaced_results(folded)
 
 
-async def _with_children(store: SessionStore, folded: Folded, scribe: JournalRecorder, opening: Opening) -> None:
+async def _add_child_usage(store: SessionStore, folded: Folded, scribe: JournalRecorder, opening: Opening) -> None:
     """The state with what the children of unfinished calls have used since it was written down.
 
     A call with a child that cannot be read is unknown: the child may have done anything.
     """
     snapshot: Any = opening.snapshot
-    found = await family(store, folded)
-    opening.snapshot = with_spend(snapshot, folded, found)
+    found = await read_child_records(store, folded)
+    opening.snapshot = add_child_spending(snapshot, folded, found)
     opening.offspring = found.by_call
     scribe.children.spending = dict(found.used)
     scribe.children.ids = {child.session_id for child in folded.children}
     # Only calls that had begun: one that had not has no child that could have done anything.
-    lost = {call_id: unknown(Unknown.CHILD_LOST) for call_id in found.lost if call_id in folded.intents}
+    lost = {call_id: make_unknown_decision(Unknown.CHILD_LOST) for call_id in found.lost if call_id in folded.intents}
     opening.decisions = {**opening.decisions, **lost}
 
 
-def _tail(folded: Folded) -> frozenset[str] | None:
+def _find_unplaced_results(folded: Folded) -> frozenset[str] | None:
     """The results of the last batch, when some of its calls have none: those will be put between them."""
     from glidepath.messages import ToolResultMessage
 

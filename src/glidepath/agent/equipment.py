@@ -16,7 +16,7 @@ from glidepath.errors import describe_error, message_of
 from glidepath.events import ToolsChanged
 from glidepath.outcome import AbandonedWork, AgentState, LoopOutcome, StopCause
 from glidepath.run import CancelToken, Ending
-from glidepath.run.interrupts import ring
+from glidepath.run.interrupts import wake_waiter
 from glidepath.tools import Tool
 from glidepath.tools.sources import SourceError, ToolSource, ToolSupply
 
@@ -39,7 +39,7 @@ class Fitted:
         self.failed: tuple[str, str] | None = None
         """The required source that offered no tools, and why."""
 
-    def attend(self, run: Run) -> Ending | None:
+    def begin_run(self, run: Run) -> Ending | None:
         """The run begins: report missing sources; returns how it ends if one was required."""
         if run.journal is not None:
             run.journal.pins = {name: pins for name, supply in self._supplies if (pins := supply.pins())}
@@ -56,27 +56,27 @@ class Fitted:
             state=AgentState.ERROR, outcome=LoopOutcome.FAILED, cause=cause, text=f"Not started: {why}", partial=True
         )
 
-    def leave(self, run: Run) -> None:
+    def end_run(self, run: Run) -> None:
         """The run has ended."""
         for _, supply in self._supplies:
             with suppress(Exception):
                 supply.detach(run)
 
 
-def _with_source(source: str, tool: Tool) -> str:
+def _prefix_with_source(source: str, tool: Tool) -> str:
     return f"{source}_{tool.name}"[:_LONGEST]
 
 
-def _with_mark(source: str, tool: Tool) -> str:
+def _suffix_with_digest(source: str, tool: Tool) -> str:
     """A name that no other tool can have, the same in every run."""
     from hashlib import sha256
 
     mark = sha256(f"{source}\0{tool.name}".encode()).hexdigest()[:8]
-    return f"{_with_source(source, tool)[: _LONGEST - 9]}_{mark}"
+    return f"{_prefix_with_source(source, tool)[: _LONGEST - 9]}_{mark}"
 
 
 _LONGEST = 128
-_WAYS = (_with_source, _with_mark)
+_WAYS = (_prefix_with_source, _suffix_with_digest)
 """How a tool whose name is taken is called, one after the other."""
 
 
@@ -132,7 +132,7 @@ class Equipment:
         def hear(what: str, _reason: str) -> None:
             if what == "cancel":
                 with suppress(RuntimeError):  # the loop is closed
-                    loop.call_soon_threadsafe(ring, stopped)
+                    loop.call_soon_threadsafe(wake_waiter, stopped)
 
         tasks = {
             origin: loop.create_task(_list_tools(supply), name="glidepath-source", context=contextvars.Context())
@@ -175,11 +175,11 @@ class Equipment:
                     names[place] = _WAYS[first](*whose[place])
                     ways[place] += 1
         return [
-            tool if tool.name == name else self._other_name(tool, name)
+            tool if tool.name == name else self._get_renamed_tool(tool, name)
             for (_, tool), name in zip(whose, names, strict=True)
         ]
 
-    def _other_name(self, tool: Tool, name: str) -> Tool:
+    def _get_renamed_tool(self, tool: Tool, name: str) -> Tool:
         """The same object for every run, so that its breaker lasts."""
         known = self._renamed.get((id(tool), name))
         if known is None or known[0] is not tool:
@@ -245,7 +245,7 @@ class SourceConnections:
             equipment.keep(more=1)
         return equipment
 
-    async def leave(self, equipment: Equipment, *, kept: bool = False) -> tuple[AbandonedWork, ...]:
+    async def release(self, equipment: Equipment, *, kept: bool = False) -> tuple[AbandonedWork, ...]:
         """One user less; the last one closes it. Returns what did not close."""
         equipment.users -= 1
         if kept:
@@ -254,7 +254,7 @@ class SourceConnections:
 
     async def exit_kept(self) -> tuple[AbandonedWork, ...]:
         """The end of an `async with`."""
-        return await self.leave(self._here[asyncio.get_running_loop()], kept=True)
+        return await self.release(self._here[asyncio.get_running_loop()], kept=True)
 
     def equip(self, tools: Sequence[Tool], make: Callable[[tuple[Tool, ...]], Any]) -> Any:
         """The agent that `make` builds from these tools; cached per set of tools."""

@@ -70,7 +70,7 @@ class Equipped:
         if outfit is not None and (slow := await outfit.exit_kept()):
             _log.warning("%s: %s", ", ".join(work.tool_name for work in slow), slow[0].reason)
 
-    async def _with_sources(
+    async def _run_with_sources(
         self, cancel: CancelToken | None, fly: Callable[[Self], Coroutine[Any, Any, RunResult]]
     ) -> RunResult:
         """Run as the agent that has the tools of its sources, and let go of the sources afterwards."""
@@ -82,15 +82,15 @@ class Equipped:
             fitted = await equipment.fit(cancel, None if timeout is None else timeout / 2)
             result = await fly(self._fit_with(outfit, fitted, began))
         except BaseException:
-            await outfit.leave(equipment)
+            await outfit.release(equipment)
             raise
-        slow = await outfit.leave(equipment)
+        slow = await outfit.release(equipment)
         return replace(result, abandoned=(*result.abandoned, *slow)) if slow else result
 
     def _fit_with(self, outfit: SourceConnections, fitted: Fitted, began: float | None) -> Self:
         """This agent with the tools that its sources gave."""
         agent = object.__new__(type(self))
-        agent.config, agent._plan, agent._heirs, agent._behind = outfit.equip(fitted.tools, self._with_tools)
+        agent.config, agent._plan, agent._heirs, agent._behind = outfit.equip(fitted.tools, self._merge_source_tools)
         agent._told_of_store, agent._outfit, agent._fitted, agent._began = True, None, fitted, began
         return agent
 
@@ -106,15 +106,15 @@ class Equipped:
             fitted = await equipment.fit(None, None)
             yield self._fit_with(outfit, fitted, None), fitted.missing
         finally:
-            await outfit.leave(equipment)
+            await outfit.release(equipment)
 
-    def _with_tools(self, tools: tuple[Tool, ...]) -> tuple[Any, ...]:
+    def _merge_source_tools(self, tools: tuple[Tool, ...]) -> tuple[Any, ...]:
         """This agent's configuration with the tools of its sources among its own, or behind two of them; its plan."""
         behind: tuple[Tool, ...] = ()
-        from glidepath.agent.many_tools import doors, too_many
+        from glidepath.agent.many_tools import are_too_many, make_search_tools
 
-        if too_many(tools, self._plan.context_window, self._plan.estimator.estimate):
-            behind, tools = tools, doors(tools)
+        if are_too_many(tools, self._plan.context_window, self._plan.estimator.estimate):
+            behind, tools = tools, make_search_tools(tools)
         config = replace(self.config, tools=(*self.config.tools, *tools), tool_sources=())
         return config, assemble(config, told=self._plan.told, behind=behind), WeakKeyDictionary(), behind
 

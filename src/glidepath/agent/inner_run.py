@@ -12,7 +12,7 @@ from glidepath.agent.limits import Budget, Limits
 from glidepath.errors import ConfigurationError
 from glidepath.outcome import RunResult
 from glidepath.run import CallScope, CancelToken, RunStream
-from glidepath.run.inside import Post, enlist, launch, link_tokens, run_on_own_loop, run_on_parent_loop
+from glidepath.run.inside import Post, attach_child, launch, link_tokens, run_on_own_loop, run_on_parent_loop
 from glidepath.tools import Tool, ToolContext
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ def _name_child(place: CallScope, asked: RunRequest, name: str) -> str:
     said = "\0".join([str(run.turn.checkpoint), *[message.text for message in asked.prompt]])
     digest = blake2b(said.encode(errors="replace"), digest_size=6).hexdigest()
     name = f"{HOOK}{place.key}:{run.turn.iterations}.{digest}" if place.is_hook else f"{place.key}.{digest}"
-    return f"{name}-{run.work.number(name)}"
+    return f"{name}-{run.work.count_child_name(name)}"
 
 
 async def run_inside(agent: Agent, place: CallScope, asked: RunRequest) -> RunResult:
@@ -75,10 +75,10 @@ async def run_inside(agent: Agent, place: CallScope, asked: RunRequest) -> RunRe
 
     def begin(token: CancelToken, name: str) -> Any:
         asked.cancel = token
-        return agent.fly_below(asked, place.run, _name_child(place, asked, name))
+        return agent.run_below(asked, place.run, _name_child(place, asked, name))
 
-    here = partial(launch, place, begin, cancel, partial(agent.fly_alone, asked))
-    away = partial(_apart, agent, place, asked)
+    here = partial(launch, place, begin, cancel, partial(agent.run_detached, asked))
+    away = partial(_run_on_this_loop, agent, place, asked)
     result: RunResult = await (here() if place.here else run_on_parent_loop(place, here, away))
     return result
 
@@ -88,25 +88,25 @@ async def stream_inside(agent: Agent, place: CallScope, asked: RunRequest, strea
     asked.stream = stream
     if not place.is_open:
         place.warn()
-        return await agent.fly_alone(asked)
+        return await agent.run_detached(asked)
     if not place.here:
-        return await _apart(agent, place, asked)
+        return await _run_on_this_loop(agent, place, asked)
     asked.cancel, let_go = link_tokens(asked.cancel)
     run = place.run
     name = _name_child(place, asked, f"{place.key}.{len(run.work.spawned.get(place.key, ())) + 1}")
-    enlist(place, asked.cancel, asyncio.current_task())  # type: ignore[arg-type] # a stream has its own task
+    attach_child(place, asked.cancel, asyncio.current_task())  # type: ignore[arg-type] # a stream has its own task
     try:
-        return await agent.fly_below(asked, run, name)
+        return await agent.run_below(asked, run, name)
     finally:
         let_go()
 
 
-async def _apart(agent: Agent, place: CallScope, asked: RunRequest) -> RunResult:
+async def _run_on_this_loop(agent: Agent, place: CallScope, asked: RunRequest) -> RunResult:
     """Run a child on this loop, which is not its parent's: without its own journal, unless its agent has one."""
     run, cancel = place.run, asked.cancel
 
     def fly(token: CancelToken, post: Post) -> Any:
         asked.cancel = token
-        return agent.fly_below(asked, run, post=post)
+        return agent.run_below(asked, run, post=post)
 
-    return await run_on_own_loop(place, fly, cancel, partial(agent.fly_alone, asked))  # type: ignore[no-any-return]
+    return await run_on_own_loop(place, fly, cancel, partial(agent.run_detached, asked))  # type: ignore[no-any-return]

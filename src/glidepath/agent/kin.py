@@ -36,7 +36,7 @@ async def journal_of(store: SessionStore, session_id: str) -> Folded:
     return (await await_store(read_journal(store, session_id))).folded
 
 
-async def family(store: SessionStore, folded: Folded) -> ChildRecords:
+async def read_child_records(store: SessionStore, folded: Folded) -> ChildRecords:
     """The children of unfinished calls and hooks, which the parent's journal does not record."""
     unfinished = {call.id for call in (*open_calls(folded), *inner_calls(folded.snapshot))} - set(folded.results)
     used: dict[str, Used] = {}
@@ -46,19 +46,19 @@ async def family(store: SessionStore, folded: Folded) -> ChildRecords:
         if child.call_id not in unfinished and not child.of_hook:
             continue
         try:
-            snapshot = await patiently(partial(_read_usage, store, child.session_id))
+            snapshot = await ask_store_twice(partial(_read_usage, store, child.session_id))
         except StoreError:
             lost.append(child.call_id)
             continue
         if snapshot is not None:
-            used[child.session_id] = _figures(snapshot)
+            used[child.session_id] = _own_usage_of(snapshot)
             usage, money = _sum_spending(snapshot)
             one = Offspring(snapshot.run_id, child.agent, usage, money, snapshot.unknown_effects)
             by_call[child.call_id] = (*by_call.get(child.call_id, ()), one)
     return ChildRecords(used=used, by_call=by_call, lost=tuple(lost))
 
 
-async def patiently(ask: Callable[[], Awaitable[T]]) -> T:
+async def ask_store_twice(ask: Callable[[], Awaitable[T]]) -> T:
     """Ask a store about a child, and once more if it fails: a connection may have dropped."""
     try:
         return await ask()
@@ -68,7 +68,7 @@ async def patiently(ask: Callable[[], Awaitable[T]]) -> T:
     return await ask()
 
 
-def _figures(snapshot: Snapshot) -> Used:
+def _own_usage_of(snapshot: Snapshot) -> Used:
     """Without what earlier runs of its session have used, which is in the meter where a conversation is limited."""
     carried = snapshot.carried
     return Used(
@@ -89,7 +89,7 @@ def _sum_spending(snapshot: Snapshot) -> tuple[Usage, int]:
     return usage, money
 
 
-def with_spend(snapshot: Snapshot, folded: Folded, found: ChildRecords) -> Snapshot:
+def add_child_spending(snapshot: Snapshot, folded: Folded, found: ChildRecords) -> Snapshot:
     """The state with what the children have used and the figures in the journal do not have yet."""
     for name, now in found.used.items():
         then = folded.charged.get(name, Used())
@@ -108,7 +108,7 @@ def with_spend(snapshot: Snapshot, folded: Folded, found: ChildRecords) -> Snaps
     return snapshot
 
 
-def with_accounts(snapshot: Snapshot, found: ChildRecords) -> Snapshot:
+def close_child_accounts(snapshot: Snapshot, found: ChildRecords) -> Snapshot:
     """The state with the accounts of the children closed: none of them continues."""
     spent, told = dict(snapshot.children_spent), {child.run_id for child in snapshot.children}
     unknown = list(snapshot.unknown_effects)
@@ -137,6 +137,8 @@ async def _read_usage(store: SessionStore, session_id: str) -> Snapshot | None:
         return None
     if folded.result is not None:
         return replace(snapshot, unknown_effects=folded.result.unknown_effects)
-    found = await family(store, folded)
-    snapshot = with_accounts(with_spend(charge_reservation(snapshot, folded.reserved), folded, found), found)
+    found = await read_child_records(store, folded)
+    snapshot = close_child_accounts(
+        add_child_spending(charge_reservation(snapshot, folded.reserved), folded, found), found
+    )
     return replace(snapshot, unknown_effects=(*snapshot.unknown_effects, *find_begun_calls(folded)))

@@ -207,7 +207,7 @@ class Budget:
             raise ConfigurationError(str(error).replace("GuardrailsConfig.", "Budget.")) from None
         self.limits = limits
         self.store = store
-        self.line = _line(limits, name, store, per, parent)
+        self.line = _list_wallets(limits, name, store, per, parent)
         """The wallets that its runs draw from, the outermost first; empty for a budget in memory."""
         self.parent = parent
         above: Meter | None = None if parent is None or self.line else parent.meter
@@ -275,15 +275,15 @@ class Budget:
 
     def remaining(self) -> Remaining:
         """What is left of each limit; for a budget in memory."""
-        self._in_memory("remaining")
+        self._require_in_memory("remaining")
         return self.meter.remaining()
 
     def near_budget(self) -> bool:
         """True when tokens or money are nearly used up; for a budget in memory."""
-        self._in_memory("near_budget")
+        self._require_in_memory("near_budget")
         return self.meter.near_budget()
 
-    def _in_memory(self, method: str) -> None:
+    def _require_in_memory(self, method: str) -> None:
         if self.line:
             raise ConfigurationError(
                 f"{method}() cannot look into the store of wallet {self.line[-1].name!r}: await budget.account()"
@@ -299,7 +299,7 @@ class Budget:
         return await account_of(kept, self.line[-1])
 
 
-def _line(
+def _list_wallets(
     limits: Limits, name: str | None, store: "WalletStore | None", per: str | None, parent: "Budget | None"
 ) -> "tuple[WalletTerms, ...]":
     """The wallets of a budget, checked; empty for one in memory."""
@@ -322,9 +322,9 @@ def _line(
             )
         return ()
     from glidepath.spi import WalletStore, WalletTerms
-    from glidepath.spi.ports import offers
+    from glidepath.spi.ports import is_implementing
 
-    if not offers(store, WalletStore):
+    if not is_implementing(store, WalletStore):
         what = store.__name__ if isinstance(store, type) else type(store).__name__
         raise ConfigurationError(f"Budget.store: {what} keeps no wallets; use SqliteStore(path) or PostgresStore(dsn)")
     if name is None:

@@ -15,7 +15,7 @@ from glidepath import _wire
 from glidepath.messages import ToolCall
 from glidepath.spi import ProtocolPolicy
 from glidepath.tools import Tool
-from glidepath.tools.advice import closest
+from glidepath.tools.advice import find_closest
 
 SHARE = 0.10  # of the context window
 FIND, CALL = "find_tools", "call_found_tool"
@@ -25,14 +25,14 @@ MOST_SHOWN = 12_000  # characters of one answer
 _WORD = r"[a-z0-9]+"
 
 
-def too_many(tools: Sequence[Tool], window: int | None, estimate: Callable[[str], int]) -> bool:
+def are_too_many(tools: Sequence[Tool], window: int | None, estimate: Callable[[str], int]) -> bool:
     """True when the definitions of these tools take more than their share of the window."""
     if not tools or window is None:
         return False
     return estimate(_wire.encode([tool.spec for tool in tools]).decode()) > window * SHARE
 
 
-def doors(behind: Sequence[Tool]) -> tuple[Tool, Tool]:
+def make_search_tools(behind: Sequence[Tool]) -> tuple[Tool, Tool]:
     """The two tools that replace these."""
     known = {tool.name: tool for tool in behind}
 
@@ -41,7 +41,7 @@ def doors(behind: Sequence[Tool]) -> tuple[Tool, Tool]:
 
     async def call(values: dict[str, Any], _context: object) -> str:
         name = str(values.get("name", ""))
-        meant = closest(name, known)
+        meant = find_closest(name, known)
         hint = f"; did you mean {meant!r}?" if meant else ""
         return f"There is no tool named {name[:80]!r}{hint} Look for one with {FIND}."
 
@@ -59,7 +59,7 @@ def doors(behind: Sequence[Tool]) -> tuple[Tool, Tool]:
             },
             "required": ["query"],
         },
-        fn=_never,
+        fn=_never_called,
         read_only=True,
         counts_toward_limit=False,
     )
@@ -74,20 +74,20 @@ def doors(behind: Sequence[Tool]) -> tuple[Tool, Tool]:
             },
             "required": ["name"],
         },
-        fn=_never,
+        fn=_never_called,
     )
     return finder.answering(find), caller.answering(call)
 
 
-async def _never(**_: object) -> None:
+async def _never_called(**_: object) -> None:
     """Never called: `answering` gives the body."""
 
 
 def _search_tools(known: Mapping[str, Tool], query: str, limit: int) -> str:
     """The tools that fit a query best, as many as fit into an answer."""
-    wanted = _words(query)
-    ranked = sorted(known.values(), key=lambda tool: (-_score(tool, query, wanted), tool.name))
-    fitting = [tool for tool in ranked if _score(tool, query, wanted) > 0][: max(1, min(limit, MOST_FOUND))]
+    wanted = _split_words(query)
+    ranked = sorted(known.values(), key=lambda tool: (-_score_tool(tool, query, wanted), tool.name))
+    fitting = [tool for tool in ranked if _score_tool(tool, query, wanted) > 0][: max(1, min(limit, MOST_FOUND))]
     if not fitting:
         some = ", ".join(sorted(known)[:30])
         return f"No tool fits {query[:80]!r}. There are {len(known)}; some of them: {some}"
@@ -104,24 +104,26 @@ def _search_tools(known: Mapping[str, Tool], query: str, limit: int) -> str:
     return "\n".join(shown)
 
 
-def _words(text: str) -> set[str]:
+def _split_words(text: str) -> set[str]:
     spaced = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", " ", text)
     return set(re.findall(_WORD, spaced.lower()))
 
 
-def _score(tool: Tool, query: str, wanted: set[str]) -> int:
+def _score_tool(tool: Tool, query: str, wanted: set[str]) -> int:
     if query.strip() == tool.name:
         return 100
-    named, said = _words(tool.name), _words(tool.description)
-    return sum(5 if word in named else 2 if word in said else _near(word, named | said) for word in wanted)
+    named, said = _split_words(tool.name), _split_words(tool.description)
+    return sum(
+        5 if word in named else 2 if word in said else _score_similar_word(word, named | said) for word in wanted
+    )
 
 
-def _near(word: str, words: set[str]) -> int:
+def _score_similar_word(word: str, words: set[str]) -> int:
     long = [other for other in words if len(other) >= LONG_WORD]
     return int(len(word) >= LONG_WORD and any(other.startswith(word) or word.startswith(other) for other in long))
 
 
-def with_found_tools(policy: ProtocolPolicy, behind: Mapping[str, Tool]) -> ProtocolPolicy:
+def wrap_policy(policy: ProtocolPolicy, behind: Mapping[str, Tool]) -> ProtocolPolicy:
     """The same policy, with calls of found tools first turned into calls of the tools themselves.
 
     It asks the application's own object, which may keep state, and overrides only what that overrides: code that looks
@@ -130,7 +132,7 @@ def with_found_tools(policy: ProtocolPolicy, behind: Mapping[str, Tool]) -> Prot
     kind: Any = type(policy)
 
     def normalize(calls: Sequence[ToolCall], tool_names: frozenset[str]) -> Sequence[ToolCall]:
-        return policy.normalize_tool_calls([_real(call, behind) for call in calls], tool_names)
+        return policy.normalize_tool_calls([_unwrap_call(call, behind) for call in calls], tool_names)
 
     body: dict[str, Any] = {
         "terminal_tool_names": policy.terminal_tool_names,
@@ -143,7 +145,7 @@ def with_found_tools(policy: ProtocolPolicy, behind: Mapping[str, Tool]) -> Prot
     return made
 
 
-def _real(call: ToolCall, behind: Mapping[str, Tool]) -> ToolCall:
+def _unwrap_call(call: ToolCall, behind: Mapping[str, Tool]) -> ToolCall:
     if call.name != CALL or call.malformed is not None:
         return call
     given = call.arguments

@@ -36,7 +36,7 @@ def can_be_interrupted() -> bool:
     return main and INSIDE.get() is None and signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
-async def _interruptible(work: Callable[[], Coroutine[Any, Any, T]], token: CancelToken) -> T:
+async def _run_interruptibly(work: Callable[[], Coroutine[Any, Any, T]], token: CancelToken) -> T:
     """The first Ctrl-C lands the run, and its result travels in the exception; the second ends it at once."""
     pressed: list[int] = []
     loop, task = asyncio.get_running_loop(), asyncio.current_task()
@@ -66,7 +66,7 @@ async def _interruptible(work: Callable[[], Coroutine[Any, Any, T]], token: Canc
     return result
 
 
-def in_its_own_loop(work: Callable[[], Coroutine[Any, Any, T]], token: CancelToken | None = None) -> T:
+def run_without_loop(work: Callable[[], Coroutine[Any, Any, T]], token: CancelToken | None = None) -> T:
     """Run a coroutine to its end; inside a running loop in a thread and its own loop.
 
     With a `token`, Ctrl-C cancels the run, which lands, and raises `RunInterrupted` with its result. Where a thread
@@ -78,7 +78,7 @@ def in_its_own_loop(work: Callable[[], Coroutine[Any, Any, T]], token: CancelTok
     if running is None:
         if token is None or not can_be_interrupted():
             return run_to_end(work())
-        return run_to_end(_interruptible(work, token))
+        return run_to_end(_run_interruptibly(work, token))
     outcome: list[Any] = []
     letters: list[Callable[[], None]] = []
     inner: CallScope | None = None
@@ -196,7 +196,7 @@ class SyncStream(Generic[OutputT]):
         if self._thread is not None:
             raise RuntimeError("a stream can be consumed only once; call agent.stream_sync() again")
         run: Any = copy_context().run
-        self._thread = threading.Thread(target=run, args=(self._fly,), name="glidepath-stream-sync", daemon=True)
+        self._thread = threading.Thread(target=run, args=(self._run,), name="glidepath-stream-sync", daemon=True)
         self._thread.start()
 
     def _join(self) -> None:
@@ -207,7 +207,7 @@ class SyncStream(Generic[OutputT]):
         if failure is not None:
             raise failure
 
-    def _fly(self) -> None:
+    def _run(self) -> None:
         try:
             with asyncio.Runner() as runner:
                 runner.run(self._consume())

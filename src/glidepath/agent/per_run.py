@@ -60,11 +60,11 @@ def check_run_options(tools: tuple[Tool, ...], options: Mapping[str, Any], *, mo
         return NOTHING
     deps, model = said.pop("deps", None), said.pop("model", None)
     checks: dict[str, Callable[[Any], Any]] = {
-        "extras": _extras,
+        "extras": _check_extras,
         "tool_choice": partial(_tool_choice, tools=tools, more_tools=more_tools),
         "metadata": check_metadata,
         "user": check_user,
-        "limits": _limits,
+        "limits": _check_limits_option,
         "system_prompt": _system_prompt,
     }
     kept = {name: checks[name](value) for name, value in said.items()}
@@ -94,14 +94,14 @@ def deps_for(plan: Plan, given: Given, session_id: str) -> Any:
     if deps is None and plan.config.deps_factory is not None:
         deps = _make_deps(plan, given.per_run or PerRun(), session_id)
     for who, kind in plan.deps_needed:
-        if not _fits(deps, kind):
+        if not _has_type(deps, kind):
             name = getattr(kind, "__name__", None) or str(kind)
             got = "no deps were passed" if deps is None else f"deps is a {type(deps).__name__}"
             raise ConfigurationError(f"{who} needs deps of type {name}, and {got}; pass run(..., deps=...)")
     return deps
 
 
-def with_constraints_of_its_own(plan: Plan) -> Plan:
+def make_run_constraints(plan: Plan) -> Plan:
     """The plan of one run: constraints that keep state about a run are made for it."""
     if all(type(one).for_run is ResourceConstraint.for_run for one in plan.custom):
         return plan
@@ -114,11 +114,11 @@ def with_constraints_of_its_own(plan: Plan) -> Plan:
     for one in made.values():
         if not isinstance(one, ResourceConstraint):
             raise ConfigurationError(f"for_run must return a ResourceConstraint, not {short_repr(one, 100)}")
-    plans = [_with_constraints(one, made) for one in ((plan,) if plan.route is None else plan.route.plans)]
+    plans = [_replace_constraints(one, made) for one in ((plan,) if plan.route is None else plan.route.plans)]
     return plans[0] if plan.route is None else join_plans(plans)
 
 
-def _with_constraints(plan: Plan, made: Mapping[int, ResourceConstraint]) -> Plan:
+def _replace_constraints(plan: Plan, made: Mapping[int, ResourceConstraint]) -> Plan:
     metered, asked = (tuple(made[id(one)] for one in part) for part in (plan.metered, plan.asked))
     constraints = (*metered, *asked)
     clocked = tuple(one for one in constraints if one.check_every is not None)
@@ -140,10 +140,10 @@ def _make_deps(plan: Plan, kept: PerRun, session_id: str) -> Any:
         raise ConfigurationError(f"deps_factory failed for session {session_id!r}: {describe_error(error)}") from error
 
 
-def _fits(deps: object, kind: object) -> bool:
+def _has_type(deps: object, kind: object) -> bool:
     """False when it cannot have that type; what cannot be checked at run time is left to type checkers."""
     if get_origin(kind) in (Union, UnionType):
-        return any(_fits(deps, one) for one in get_args(kind))
+        return any(_has_type(deps, one) for one in get_args(kind))
     base: Any = get_origin(kind) or kind
     try:
         return isinstance(deps, base)
@@ -151,7 +151,7 @@ def _fits(deps: object, kind: object) -> bool:
         return deps is not None
 
 
-def _limits(limits: Limits) -> dict[str, Any]:
+def _check_limits_option(limits: Limits) -> dict[str, Any]:
     check_limits(limits)
     said: dict[str, Any] = _wire.loads(_wire.encode(asdict(limits)))
     return {name: value for name, value in said.items() if getattr(limits, name) != getattr(_DEFAULTS, name)}
@@ -169,7 +169,7 @@ def merge_earlier_options(snapshot: Snapshot, given: Given, limits: Limits | Non
     """What a resumed run has: each value that was passed to `resume()`, and the others as they were."""
     kept = _merge_options(snapshot.per_run, given.per_run)
     if limits is not None and kept is not None and kept.limits is not None:
-        kept = replace(kept, limits=_limits(limits))
+        kept = replace(kept, limits=_check_limits_option(limits))
     return replace(snapshot, per_run=kept), Given(kept, given.deps, given.model)
 
 
@@ -194,13 +194,13 @@ def inherit_options(parent: Run, plan: Plan, own: Given) -> Given:
     if (
         own.deps is None
         and plan.config.deps_factory is not None
-        and not all(_fits(deps, kind) for _, kind in plan.deps_needed)
+        and not all(_has_type(deps, kind) for _, kind in plan.deps_needed)
     ):
         deps = None
     return Given(kept, deps, own.model)
 
 
-def _extras(extras: object) -> dict[str, Any]:
+def _check_extras(extras: object) -> dict[str, Any]:
     if not isinstance(extras, Mapping) or not all(isinstance(key, str) for key in extras):
         raise ConfigurationError(f"extras must be a mapping with str keys, not {short_repr(extras, 100)}")
     try:

@@ -14,10 +14,16 @@ from typing import TYPE_CHECKING, Any
 
 from glidepath._wire import Record
 from glidepath.agent.conversation import answer_begun_calls, take_over
-from glidepath.agent.per_run import NOTHING, Given, deps_for, with_constraints_of_its_own
+from glidepath.agent.per_run import NOTHING, Given, deps_for, make_run_constraints
 from glidepath.agent.route import add_prices
 from glidepath.errors import ConfigurationError
-from glidepath.landing.reserve import can_pay_landing, cap_reserve, enough_to_land, landing_reserve, least_landing
+from glidepath.landing.reserve import (
+    can_pay_landing,
+    cap_reserve,
+    is_enough_to_land,
+    landing_reserve,
+    smallest_landing_reserve,
+)
 from glidepath.ledger import Amount, Meter
 from glidepath.messages import Message
 from glidepath.outcome import NOT_CARRIED, AgentState
@@ -123,13 +129,13 @@ def open_run(
     try:
         if home.flight is not None:
             raise ConfigurationError(f"session {home.id!r} has a run in flight; wait for it or use another session")
-        run_id = new_id("run", watch.loop) if resumed is None else resumed.snapshot.run_id
-        plan = with_constraints_of_its_own(plan) if plan.custom else plan
+        run_id = make_id("run", watch.loop) if resumed is None else resumed.snapshot.run_id
+        plan = make_run_constraints(plan) if plan.custom else plan
         deps = asked.given.deps
         if plan.deps_needed or plan.config.deps_factory is not None:
             deps = deps_for(plan, asked.given, home.id)
         begun = answer_begun_calls(home, plan.config.texts) if resumed is None and home.last is not None else ()
-        survey = _survey(plan, home, new=resumed is None) if home.messages else None
+        survey = _measure_transcript(plan, home, new=resumed is None) if home.messages else None
         # What is resumed pays the landing for the task and what is pinned, as when it began: the rest can be left out.
         task = asked.prompt if resumed is None else [home.messages[place] for place in resumed.snapshot.pinned]
         used = resumed is not None or meter.tokens or meter.money  # some of it: by the run, or earlier ones
@@ -152,13 +158,13 @@ def open_run(
             survey=survey,
         )
         if begun:
-            run.work.doubt(begun)
+            run.work.mark_unknown(begun)
         if meter.parent is not None:  # it may have to wait for what is above it, and start with a smaller reserve
-            run.spend.keep_at_least(least_landing(plan, reserve))
+            run.spend.keep_at_least(smallest_landing_reserve(plan, reserve))
         if plan.strategy.name == "summarize":
             _recall_summary(run)
     except BaseException:
-        watch.disarm()  # or its timer would interrupt the caller long after
+        watch.stop_timer()  # or its timer would interrupt the caller long after
         raise
     # Last: a run that could not be opened must not block its session.
     home.flight = run
@@ -183,18 +189,18 @@ def _hold_landing(plan: Plan, task: Sequence[Message], meter: Meter, *, used: bo
         reserve = cap_reserve(reserve, meter)
     paid = plan.caps.money is None or can_pay_landing(plan, reserve)
     if used:
-        paid = paid and enough_to_land(plan, reserve, meter)
+        paid = paid and is_enough_to_land(plan, reserve, meter)
     meter.hold_landing(reserve, plan.config.guardrails.reserve_tokens, plan.near_money)
     return reserve, paid
 
 
-def _survey(plan: Plan, home: Session, *, new: bool) -> TranscriptStats:
+def _measure_transcript(plan: Plan, home: Session, *, new: bool) -> TranscriptStats:
     """What is known of the messages. For a new run they are made whole; where there are many, the session keeps it."""
     if not new:
         return TranscriptStats.of(home.messages, plan)
     if len(home.messages) >= LONG:
         survey = home.survey = home.survey or TranscriptStats()
-        if survey.look(home.messages, plan):
+        if survey.take_new_messages(home.messages, plan):
             return survey
     not_decided = home.state is AgentState.WAITING_FOR_INPUT
     repaired = plan.repair(home.messages, keep_custom=True, not_decided=not_decided)
@@ -203,7 +209,7 @@ def _survey(plan: Plan, home: Session, *, new: bool) -> TranscriptStats:
     return TranscriptStats.of(home.messages, plan)
 
 
-def new_id(what: str, loop: asyncio.AbstractEventLoop) -> str:
+def make_id(what: str, loop: asyncio.AbstractEventLoop) -> str:
     """A unique id; the simulator makes its own, so that a flight can be repeated."""
     seeded = getattr(loop, "new_id", None)
     return f"{what}_{os.urandom(8).hex() if seeded is None else seeded()}"

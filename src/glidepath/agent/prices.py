@@ -27,7 +27,7 @@ def find_price(config: LoopConfig, model: Any, *, needed: bool) -> Price | None:
     if not needed:
         return price
     found = price or _price_at_length(look_up_price(model.name, getattr(model, "provider", None)), model)
-    price = found if found is not None and not is_free(found) else _stand_in(config, checked)
+    price = found if found is not None and not is_free(found) else _make_stand_in_price(config, checked)
     if price is None and found is not None:
         raise ConfigurationError(
             f"a money limit (max_cost) would limit nothing: the price found for model {model.name!r} is 0. If it is "
@@ -38,7 +38,7 @@ def find_price(config: LoopConfig, model: Any, *, needed: bool) -> Price | None:
         raise ConfigurationError(
             f"a money limit (max_cost) needs a price, and none is known for model {model.name!r}: "
             f"pass prices={{{model.name!r}: (input, output)}} in dollars per million tokens, "
-            f"or unpriced='estimate:<model>' to use another model's price{_where_prices_are()}"
+            f"or unpriced='estimate:<model>' to use another model's price{_hint_at_prices()}"
         )
     return price
 
@@ -56,7 +56,7 @@ def is_free(price: Price) -> bool:
     return not price.input and not price.output
 
 
-def _stand_in(config: LoopConfig, checked: dict[str, Price]) -> Price | None:
+def _make_stand_in_price(config: LoopConfig, checked: dict[str, Price]) -> Price | None:
     unpriced = config.unpriced
     if unpriced is None:
         return None
@@ -79,7 +79,7 @@ def _price_at_length(price: Price | None, model: object) -> Price | None:
     return replace(price, cache_write=write, tier=_price_at_length(price.tier, model))
 
 
-def _where_prices_are() -> str:
+def _hint_at_prices() -> str:
     """A hint for anyone without a price list."""
     from importlib.util import find_spec
 

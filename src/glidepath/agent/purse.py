@@ -24,7 +24,7 @@ from glidepath.sessions.answer import FAREWELL, await_store, call_store
 from glidepath.sessions.archive import read_journal
 from glidepath.sessions.journal_writer import claim_session
 from glidepath.sessions.owner import LEASE, this_owner
-from glidepath.spi.ports import offers
+from glidepath.spi.ports import is_implementing
 from glidepath.spi.sessions import SessionStore
 from glidepath.spi.wallets import Grant, Hold, OverdueHold, Wallet, WalletDraw, WalletStore, WalletTerms
 
@@ -121,7 +121,7 @@ class WalletClient:
             # An end to the wait: others may hold what is missing for as long as they like.
             if final or loop.time() >= until:
                 self._gave_up = -inf if final else loop.time()
-                self.refused = _cause(grant, self.line[-1].name)
+                self.refused = _make_cause(grant, self.line[-1].name)
                 return
             if not patient:
                 break
@@ -148,7 +148,7 @@ class WalletClient:
         if self._shared is not None:
             key, leg = self._shared
             self.hold = Hold(key=key, leg=leg, owner=this_owner(), line=self.line)
-            self._heart = asyncio.get_running_loop().create_task(self._beat(), name="glidepath-wallet")
+            self._heart = asyncio.get_running_loop().create_task(self._renew_hold(), name="glidepath-wallet")
             return
         journal = run.journal
         self.hold = Hold(
@@ -160,7 +160,7 @@ class WalletClient:
         )
         root = self.meter
         root.tokens, root.money, root.disputed = run.meter.tokens, run.meter.money, run.meter.disputed
-        self._heart = asyncio.get_running_loop().create_task(self._beat(), name="glidepath-wallet")
+        self._heart = asyncio.get_running_loop().create_task(self._renew_hold(), name="glidepath-wallet")
 
     async def _ask(self, asked: Amount, least: Amount, around: tuple[Meter, ...] | None = None) -> Grant:
         """One draw. Unneeded money is out of reach before the store hears that it is free."""
@@ -197,7 +197,7 @@ class WalletClient:
         with root.tree.lock:
             reach(root, grant.tokens, grant.money)
             if max(asked.tokens, asked.money) > 0:
-                look_ahead(root, grant)
+                note_drawable_amount(root, grant)
         return grant
 
     def _sum_parent_reserves(self, around: tuple[Meter, ...]) -> Amount:
@@ -216,7 +216,7 @@ class WalletClient:
 
     # --- staying alive, and the end -----------------------------------------------------------------------------
 
-    async def _beat(self) -> None:
+    async def _renew_hold(self) -> None:
         """Renew the hold, count what was spent, and give back what is not needed."""
         every = getattr(self.store, "_lease", LEASE) / 3
         while True:
@@ -262,7 +262,7 @@ class WalletClient:
         return f"wallet {self.line[-1].name}" if self.meter.near_budget() else None
 
 
-def _cause(grant: Grant, last: str) -> StopCause:
+def _make_cause(grant: Grant, last: str) -> StopCause:
     """Why nothing more can be drawn."""
     name = grant.tight or last
     said = f"wallet {name}" + (f" ({grant.period})" if grant.period else "")
@@ -313,7 +313,7 @@ def reach(root: Meter, tokens: int, money: int) -> None:
     root.set_wires()
 
 
-def look_ahead(root: Meter, grant: Grant) -> None:
+def note_drawable_amount(root: Meter, grant: Grant) -> None:
     """Note how much more a root could draw. The lock of its tree is held."""
     root.ahead_tokens = PLENTY if grant.ahead_tokens is None else grant.ahead_tokens
     root.ahead_money = PLENTY if grant.ahead_money is None else grant.ahead_money
@@ -354,7 +354,7 @@ async def sweep(store: WalletKeeper) -> int:
     done = 0
     for late in await await_store(call_store(store.overdue)):
         try:
-            figures = await _by_journal(store, late)
+            figures = await _read_figures_from_journal(store, late)
             if figures is not None:
                 tokens, money, bills = figures
                 disputed: dict[str, Any] = {"disputed": bills} if any(bills) else {}
@@ -368,7 +368,7 @@ async def sweep(store: WalletKeeper) -> int:
 
 async def find_wallet(store: object, name: str) -> Wallet:
     """A wallet of this name; raises `ConfigurationError` when there is none."""
-    if not offers(store, WalletStore):
+    if not is_implementing(store, WalletStore):
         raise ConfigurationError(f"{store!r:.80} keeps no wallets")
     try:
         found = await await_store(call_store(store.wallets, name))
@@ -402,7 +402,7 @@ async def account_of(store: WalletKeeper, terms: WalletTerms) -> Wallet:
     )
 
 
-async def _by_journal(store: WalletKeeper, late: OverdueHold) -> _Figures | None:
+async def _read_figures_from_journal(store: WalletKeeper, late: OverdueHold) -> _Figures | None:
     """The meter of the run as its journal has it; no figures when nobody knows; None when it is alive after all."""
     if late.session_id is None or not (late.dead or late.written_off):
         return _ALL

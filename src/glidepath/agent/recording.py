@@ -12,7 +12,7 @@ from glidepath.call_frames import Program
 from glidepath.execute.transacting import DONE
 from glidepath.messages import AssistantMessage, Message, ToolCall, ToolResultMessage, codec
 from glidepath.outcome import NOT_CARRIED, AgentState, LoopOutcome, PerRun, RunResult
-from glidepath.run.fingerprint import Fingerprint, differences
+from glidepath.run.fingerprint import Fingerprint, find_differences
 from glidepath.sessions.chain import JournalRecord, read
 from glidepath.sessions.fold import Began, Child, Folded, Opened, Used
 from glidepath.sessions.lenient import decode_leniently, message_of
@@ -104,7 +104,7 @@ class Leg:
         """One more commit, which `folded` has taken."""
         self.ended = folded.result
         if not self.until:
-            self.until = self._out_of_reach(records, folded)
+            self.until = self._find_outside_dependency(records, folded)
         if self.until:
             return  # only how it ended is of interest now
         first = self.began is None
@@ -119,16 +119,18 @@ class Leg:
         self.commits.append(commit)
         ticks = [_wire.decode(bytes(one.payload), list[Any]) for one in records if one.kind == "tick"]
         self.times.append((records[0].time, ticks[0] if ticks else []))
-        self._hear(commit, records, folded, first=first)
+        self._collect_senders(commit, records, folded, first=first)
 
-    def _hear(self, commit: Commit, records: Sequence[JournalRecord], folded: Folded, *, first: bool) -> None:
+    def _collect_senders(
+        self, commit: Commit, records: Sequence[JournalRecord], folded: Folded, *, first: bool
+    ) -> None:
         """Who said what in this commit."""
         replies = _read_replies(records)
         failed = self._asked and not replies and folded.reserved is not None
         if self._asked and (replies or folded.reserved is not None):
             self.attempts.append(replies[0] if replies else None)
         self._asked = folded.reserved is not None or (self._asked and not replies)
-        placed = self._hear_results(commit, records)
+        placed = self._collect_results(commit, records)
         if states := folded.fields.get("program_states"):
             self.states[commit.number] = dict(states)
         for program in (folded.fields.get("programs") or {}).values():
@@ -150,7 +152,7 @@ class Leg:
         if failed or family or (first and self.kin and folded.result is None):
             self.taken[commit.number] = dict(folded.fields)
 
-    def _hear_results(self, commit: Commit, records: Sequence[JournalRecord]) -> list[str]:
+    def _collect_results(self, commit: Commit, records: Sequence[JournalRecord]) -> list[str]:
         """The results in this commit; returns the ids of their calls."""
         placed: list[str] = []
         for record in records:
@@ -165,7 +167,7 @@ class Leg:
                 self.landed.add(one.call_id)
         return placed
 
-    def _out_of_reach(self, records: Sequence[JournalRecord], folded: Folded) -> str:
+    def _find_outside_dependency(self, records: Sequence[JournalRecord], folded: Folded) -> str:
         """What in this commit depends on something outside the journal; empty when nothing does."""
         began = folded.began
         if self.began is None and began is not None and began.version != VERSION:
@@ -180,7 +182,7 @@ class Leg:
         ):
             if holds:
                 return what
-        return "" if folded.result is None else _unrepeatable(folded.result)
+        return "" if folded.result is None else _explain_unrepeatable(folded.result)
 
     def close(self) -> None:
         """No more commits follow in this leg."""
@@ -188,7 +190,7 @@ class Leg:
             self.until = STOPPED
 
 
-def _unrepeatable(result: RunResult) -> str:
+def _explain_unrepeatable(result: RunResult) -> str:
     """Why this ending cannot be reproduced; empty when it can."""
     if result.state in _BY_THE_CLOCK or result.outcome is LoopOutcome.CANCELLED:
         return STOPPED
@@ -219,11 +221,11 @@ def legs_of(commits: Sequence[Commit]) -> list[Leg]:
     return [leg for leg in legs if leg.began is not None or leg.until]
 
 
-def other_settings(recorded: Commit, made: Commit) -> str:
+def describe_other_settings(recorded: Commit, made: Commit) -> str:
     """What is different about the agent, if that is why two commits differ; else empty."""
     before, now = [
         [decode_leniently(bytes(record.payload), Fingerprint) for record in read(commit) if record.kind == "config"]
         for commit in (recorded, made)
     ]
-    changes = [str(change) for old, new in zip(before, now, strict=False) for change in differences(old, new)]
+    changes = [str(change) for old, new in zip(before, now, strict=False) for change in find_differences(old, new)]
     return f"the run had other settings: {'; '.join(changes)}" if changes else ""

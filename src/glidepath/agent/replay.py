@@ -20,7 +20,7 @@ from glidepath.agent.durable import claim_home_session, reopen_session
 from glidepath.agent.inner_run import delegate_of
 from glidepath.agent.kin import journal_of
 from glidepath.agent.per_run import Given
-from glidepath.agent.recording import STOPPED, Leg, legs_of, other_settings
+from glidepath.agent.recording import STOPPED, Leg, describe_other_settings, legs_of
 from glidepath.errors import ConfigurationError, RejectedError, StoreError, TransientError
 from glidepath.ledger import Caps, Meter
 from glidepath.messages import (
@@ -48,7 +48,7 @@ from glidepath.sessions.fold import Child
 from glidepath.sessions.memory import MemoryStore
 from glidepath.sessions.scribe import JournalRecorder
 from glidepath.sessions.state_changes import Counters, count
-from glidepath.spi.direct_observer import unreal
+from glidepath.spi.direct_observer import mark_unreal
 from glidepath.spi.sessions import Commit, Entry
 from glidepath.tools.asking import NeedsDecisions
 from glidepath.tools.results import RecordedResult, ToolResult
@@ -154,7 +154,7 @@ class _Checking(MemoryStore):
         elif not self.difference:
             recorded = leg.commits[commit.number - leg.start - 1]
             if recorded.hash != commit.hash:
-                self.difference = other_settings(recorded, commit) or _first_difference(recorded, commit)
+                self.difference = describe_other_settings(recorded, commit) or _find_first_difference(recorded, commit)
         self._move()
         if self.difference or (commit.number >= leg.last and not leg.whole):
             self.token.cancel(ENDS_HERE)
@@ -193,7 +193,7 @@ class _Checking(MemoryStore):
         self._move()
         self.token.cancel(ENDS_HERE)
 
-    def dismiss(self) -> None:
+    def wake_waiters(self) -> None:
         """Wake all waiters."""
         self._waiting.clear()
         if self._timer is not None:
@@ -216,7 +216,7 @@ class _Landing:
         """Nothing was changed."""
 
 
-def _first_difference(recorded: Commit, made: Commit) -> str:
+def _find_first_difference(recorded: Commit, made: Commit) -> str:
     for before, now in zip(read(recorded), read(made), strict=False):
         if before != now:
             old, new = bytes(before.payload)[:200].decode(), bytes(now.payload)[:200].decode()
@@ -234,7 +234,7 @@ class _Copyist(JournalRecorder):
     checking: _Checking
 
     def _count(self, run: Run) -> tuple[float, Counters]:
-        now, recorded = self._then()
+        now, recorded = self._recorded_moment()
         then = dict(zip(Counters.__struct_fields__, recorded, strict=False))
         clock = {name: then[name] for name in ("elapsed", "next_event") if name in then}
         return now, replace(count(run)[1], **clock)
@@ -267,7 +267,7 @@ class _Copyist(JournalRecorder):
             result = replace(result, elapsed=then.elapsed, snapshot=snapshot)
         return await super().end(result)
 
-    def _then(self) -> tuple[float, list[Any]]:
+    def _recorded_moment(self) -> tuple[float, list[Any]]:
         times = self.leg.times
         return times[min(self.number - self.leg.start, len(times) - 1)] if times else (0.0, [])
 
@@ -284,7 +284,7 @@ class _Copyist(JournalRecorder):
             await self._wait_for_person(children, told)
         await self.checking.reach(due)
         for child, result in zip(children, told, strict=True):
-            self._tell(child.agent, result)
+            self._report_child(child.agent, result)
         return RecordedResult(
             known.content,
             is_error=known.is_error,
@@ -303,7 +303,7 @@ class _Copyist(JournalRecorder):
                 taken = self.leg.taken.get(paused[0] + 1)
                 if taken is not None:  # now, not with that commit: it may be the last, and the result has the figures
                     _take_over(self._run, taken)
-                self._tell(child.agent, paused[1])
+                self._report_child(child.agent, paused[1])
                 raise NeedsDecisions("", paused[1], child.agent)
 
     async def _find_child_result(self, child: Child) -> RunResult | None:
@@ -312,7 +312,7 @@ class _Copyist(JournalRecorder):
             return (await journal_of(self.checking.source, child.session_id)).result
         return None
 
-    def _tell(self, agent: str, result: RunResult | None) -> None:
+    def _report_child(self, agent: str, result: RunResult | None) -> None:
         run = self._run
         if result is not None:
             before = run.work.find_child_result(result.run_id)
@@ -374,7 +374,7 @@ async def _replay_legs(
         if leg.began is None:
             until = until or leg.until
             continue
-        flown, checking = await _fly(agent, store, leg, above)
+        flown, checking = await _replay_leg(agent, store, leg, above)
         commits += checking.head - leg.start
         if number == len(legs) - 1 and leg.whole:
             result = flown
@@ -387,7 +387,7 @@ async def _replay_legs(
             break
         if leg.until and (leg.until != STOPPED or leg.ended is not None or leg is legs[-1]):
             until = until or leg.until
-    children = await _children(agent, store, legs, agents)
+    children = await _replay_children(agent, store, legs, agents)
     for child_id, child in children.items():
         if child.difference:
             difference = difference or f"{child_id}: {child.difference}"
@@ -402,7 +402,7 @@ async def _replay_legs(
     )
 
 
-async def _children(
+async def _replay_children(
     agent: Agent, store: SessionStore, legs: Sequence[Leg], agents: dict[str, Agent]
 ) -> dict[str, Replayed]:
     """The replays of the children whose agents are known."""
@@ -421,17 +421,17 @@ async def _children(
     return found
 
 
-async def _fly(
+async def _replay_leg(
     agent: Agent, store: SessionStore, leg: Leg, above: tuple[Plan, Any] | None
 ) -> tuple[RunResult, _Checking]:
     """One leg, from the journal before it."""
     checking = _Checking(leg, store)
     await checking.prepare()
     try:
-        with unreal():
+        with mark_unreal():
             return await _run_leg(agent, leg, checking, above), checking
     finally:
-        checking.dismiss()
+        checking.wake_waiters()
 
 
 async def _run_leg(agent: Agent, leg: Leg, checking: _Checking, above: tuple[Plan, Any] | None) -> RunResult:
@@ -456,7 +456,7 @@ async def _run_leg(agent: Agent, leg: Leg, checking: _Checking, above: tuple[Pla
     config = _make_replay_config(agent.config, leg, checking, answer)
     flier = Agent(config)
     if agent._behind:  # noqa: SLF001 - an agent's
-        flier._behind = tuple(_answering(tool, answer, leg) for tool in agent._behind)  # noqa: SLF001
+        flier._behind = tuple(_make_answering_tool(tool, answer, leg) for tool in agent._behind)  # noqa: SLF001
         flier._plan = assemble(config, told=flier._plan.told, behind=flier._behind)  # noqa: SLF001
     plan = flier._plan  # noqa: SLF001
     if above is not None:
@@ -479,7 +479,7 @@ async def _run_leg(agent: Agent, leg: Leg, checking: _Checking, above: tuple[Pla
             plan, meter, _ = prepare_conversation(plan, home, meter.parent, then)
         if began.resumed and opening.snapshot is not None:
             restore_meter(meter, opening.snapshot)
-            resumed = opening.resuming(opening.snapshot)
+            resumed = opening.make_resumption(opening.snapshot)
             asked = RunRequest((), cancel=checking.token)
             run = open_run(
                 asked, plan, home, meter, watch_over(plan, meter, now, inf), resumed=resumed, carried=leg.carried
@@ -491,7 +491,7 @@ async def _run_leg(agent: Agent, leg: Leg, checking: _Checking, above: tuple[Pla
             run = open_run(asked, plan, home, meter, watch, carried=leg.carried)
         if leg.per_run is not None and leg.per_run.notes:  # what observers said then: now they are not asked
             run.terms.take_notes(leg.per_run.notes)
-        run.become(began.run_id)
+        run.take_id(began.run_id)
         return await finish_run(lambda: (run, home), asked, opening=opening)
 
 
@@ -501,7 +501,7 @@ def _make_replay_config(config: LoopConfig, leg: Leg, checking: _Checking, answe
         config,
         model=_Tape(config.model, leg.attempts),
         fallback_models=tuple(_Tape(model, leg.attempts) for model in config.fallback_models),
-        tools=tuple(_answering(tool, answer, leg) for tool in config.tools),
+        tools=tuple(_make_answering_tool(tool, answer, leg) for tool in config.tools),
         tool_sources=(),  # nothing outside is asked again
         store=checking,
         durability="sync",
@@ -511,7 +511,7 @@ def _make_replay_config(config: LoopConfig, leg: Leg, checking: _Checking, answe
     )
 
 
-def _answering(tool: Tool, answer: Runner, leg: Leg) -> Any:
+def _make_answering_tool(tool: Tool, answer: Runner, leg: Leg) -> Any:
     """The tool with the recorded answers. A program is run again: only the calls it makes had an effect."""
 
     async def land(values: dict[str, Any], context: ToolContext | None) -> Any:

@@ -28,7 +28,7 @@ def find(target: object) -> RunResult | tuple[Snapshot, Session]:
             "pass the RunResult (or the Session) of the run"
         )
     if isinstance(target, Session):
-        return _of_session(target)
+        return _read_session_state(target)
     if not isinstance(target, RunResult):
         raise ConfigurationError(f"resume takes a RunResult, a Session or a session id, not {type(target).__name__}")
     if target.outcome is LoopOutcome.DONE:
@@ -39,7 +39,7 @@ def find(target: object) -> RunResult | tuple[Snapshot, Session]:
     return snapshot, Session(target.session_id, messages=target.messages, metadata={"guardrails": guards})
 
 
-def _of_session(session: Session) -> RunResult | tuple[Snapshot, Session]:
+def _read_session_state(session: Session) -> RunResult | tuple[Snapshot, Session]:
     last = session.last
     if session.in_flight:
         raise ConfigurationError(f"session {session.id!r} has a run in flight; wait for it")
@@ -81,7 +81,7 @@ def run_of(target: object) -> str | None:
     return result.run_id if isinstance(result, RunResult) else None
 
 
-def nothing_to_decide(decisions: object, obeyed: Mapping[str, Decision] | None = None) -> None:
+def reject_useless_decisions(decisions: object, obeyed: Mapping[str, Decision] | None = None) -> None:
     """Reject decisions about a finished run unless they were obeyed: the person who made them expects an effect."""
     check_decisions(decisions, None, obeyed)
 

@@ -42,7 +42,7 @@ def add_fallback_route(plan: Plan, config: LoopConfig) -> Plan:
     """The plan with a route to its fallback models; unchanged when there are none."""
     if not config.fallback_models:
         return plan
-    return join_plans([plan, *[_with_model(plan, config, model) for model in config.fallback_models]])
+    return join_plans([plan, *[_replace_model(plan, config, model) for model in config.fallback_models]])
 
 
 def add_prices(plan: Plan, config: LoopConfig) -> Plan:
@@ -78,7 +78,7 @@ def facts_of(model: Any, config: LoopConfig) -> dict[str, Any]:
     }
 
 
-def _with_model(plan: Plan, config: LoopConfig, model: Model) -> Plan:
+def _replace_model(plan: Plan, config: LoopConfig, model: Model) -> Plan:
     known = output_limit_of(model)
     cap = plan.max_output_tokens
     if cap is not None and isinstance(getattr(model, "max_output_tokens", None), int):

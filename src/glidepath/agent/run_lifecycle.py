@@ -11,13 +11,13 @@ from glidepath._wire import encode, replace
 from glidepath.endings import end_after_defect
 from glidepath.errors import describe_error
 from glidepath.events import ChildEnded, ChildStarted, RunEnded
-from glidepath.judge import last_validations
+from glidepath.judge import collect_last_validations
 from glidepath.ledger import Refusal
 from glidepath.loop import run_loop
 from glidepath.outcome import AbandonedWork, AgentState, LoopOutcome, RunResult, StopCause
 from glidepath.run import Ending, Plan, Run, Signal
-from glidepath.run.inside import come_back, go_outside
-from glidepath.run.origins import hear
+from glidepath.run.inside import leave_scope, restore_scope
+from glidepath.run.origins import note_origins
 from glidepath.sessions import Session
 from glidepath.texts import Texts
 from glidepath.tools.output import OutputError
@@ -46,24 +46,24 @@ async def finish_run(
     After the last event nothing of the run can cancel its caller: the watch is disarmed before anything else happens.
     One coroutine does all this: it is woken at every wait.
     """
-    before = go_outside()
+    before = leave_scope()
     try:
         run, home = begin()
         del begin  # it holds what the run was opened from, which nobody needs during the run
         watch, cancel = run.watch, asked.cancel
         watch.enter()
-        patrol = _patrol(run) if run.plan.clocked else None
+        patrol = _start_periodic_checks(run) if run.plan.clocked else None
         try:
             try:
                 ending = None if refusal is None else _make_refused_ending(refusal)
                 if opening is not None:
-                    ending = opening.attend(run) or ending
+                    ending = opening.attach_recorder(run) or ending
                     opening = None
                 run.start()
                 if fitted is not None:
-                    ending = fitted.attend(run) or ending
+                    ending = fitted.begin_run(run) or ending
                 if cancel is not None:
-                    cancel.subscribe(run.hear)
+                    cancel.subscribe(run.on_cancel_token)
                 if ending is None:
                     flight = run_loop(run, asked.prompt)
                     del asked  # nor this
@@ -76,26 +76,26 @@ async def finish_run(
             result = await _conclude_run(run, home, ending, patrol)
         finally:
             if fitted is not None:
-                fitted.leave(run)
+                fitted.end_run(run)
             if patrol is not None:
                 patrol.stop()
             if cancel is not None:
-                cancel.unsubscribe(run.hear)
+                cancel.unsubscribe(run.on_cancel_token)
             home.flight = None
             # A second time: it only matters if the run's own coroutine was closed from outside.
             run.spend.settle_up(run.meter)
             await watch.close()
-            watch.leave()
-            run.voice.leave()
-        cancelled = await _dismiss(run)
+            watch.end()
+            run.voice.disconnect_consumer()
+        cancelled = await _finish_observers(run)
         if cancelled or (watch.interrupt is not None and watch.interrupt.signal is Signal.TASK):
             raise asyncio.CancelledError(*watch.call_words)
-        return run.tell_use(run.result or result)
+        return run.attach_usage(run.result or result)
     finally:
-        come_back(before)
+        restore_scope(before)
 
 
-def _patrol(run: Run) -> PeriodicChecks:
+def _start_periodic_checks(run: Run) -> PeriodicChecks:
     """What asks the constraints that have their own clock."""
     from glidepath.patrol import PeriodicChecks
 
@@ -110,32 +110,32 @@ async def _conclude_run(run: Run, home: Session, ending: Ending, patrol: Periodi
         await patrol.close()
     run.spend.settle_up(run.meter)
     with suppress(Exception):  # what a custom constraint has answered with
-        run.audit.conclude(last_validations(run))
+        run.audit.conclude(collect_last_validations(run))
     result = run.conclude(ending)
     if run.journal is not None:
         # Before the last event: its readers may open the journal at once.
         result = await run.journal.end(result)
     # Nothing of the run may interrupt its caller after the last event.
-    run.emit(RunEnded, run.tell_use(result))
-    run.watch.disarm()
+    run.emit(RunEnded, run.attach_usage(result))
+    run.watch.stop_timer()
     home.close_run(result)
     return result
 
 
-async def _dismiss(run: Run) -> bool:
+async def _finish_observers(run: Run) -> bool:
     """Let slow observers finish within what is left; True when the caller was cancelled meanwhile.
 
     What they did not see, and who did not stop, is in the result that is returned.
     """
     if run.voice.audience is None or run.result is None:
         return False
-    from glidepath.plugins.observer import FAREWELL, LAST_WORDS, dismiss  # loaded when the run began
+    from glidepath.plugins.observer import FAREWELL, LAST_WORDS, finish_observers  # loaded when the run began
 
     stopped = run.watch.interrupt is not None and run.watch.interrupt.signal > Signal.WINDOW
     # The result is known and only observers are waited for: not past the deadline, but for their last words.
     left = max(LAST_WORDS, run.watch.deadline_at - run.watch.time())
     patience = LAST_WORDS if stopped else min(FAREWELL, left, run.plan.config.hook_timeout)
-    farewell = await dismiss(run.voice.audience.observers, patience)
+    farewell = await finish_observers(run.voice.audience.observers, patience)
     if farewell.missed or farewell.stubborn:
         gone = [
             AbandonedWork(call_id="", tool_name=name, kind="observer", reason="it did not stop after the run's end")
@@ -168,7 +168,7 @@ def report_child(parent: Run, child: Run, key: str) -> None:
     if parent.result is not None:
         return
     result: Any = child.result
-    hear(parent, key, result.origins)
+    note_origins(parent, key, result.origins)
     before = parent.work.find_child_result(result.run_id)
     parent.work.report(result)
     parent.spend.charge_child(child.plan.config.agent_name, child.spend.usage(), child.spend.money, before)

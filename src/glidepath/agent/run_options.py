@@ -63,7 +63,7 @@ class StreamKeywords(NewRun, EveryRun[DepsT], Continued, total=False):
     resume: Target | None
 
 
-def taking(options: type, **defaults: object) -> Callable[[F], F]:
+def with_options_in_signature(options: type, **defaults: object) -> Callable[[F], F]:
     """Show each of these options in the signature of a method that takes them, for `help` and for editors at run time.
 
     One that is not among the `defaults` is None when it is left out.

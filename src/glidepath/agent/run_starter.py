@@ -21,12 +21,12 @@ from glidepath.agent.per_run import (
     inherit_options,
     merge_earlier_options,
 )
-from glidepath.agent.prepare import RunRequest, new_id, prepare
+from glidepath.agent.prepare import RunRequest, make_id, prepare
 from glidepath.agent.run_lifecycle import Begin, announce_child, finish_run, report_child, revive_output
 from glidepath.errors import ConfigurationError
 from glidepath.outcome import RunResult
 from glidepath.run import CallScope, CancelToken, Plan, Resumption, Run
-from glidepath.run.inside import Post, come_back, go_outside
+from glidepath.run.inside import Post, leave_scope, restore_scope
 from glidepath.run.origins import mark_tainted, place_here
 from glidepath.sessions import Session
 from glidepath.tools import ToolContext
@@ -58,9 +58,9 @@ class RunStarter(Equipped):
         asked.given = check_run_options(self.config.tools, options, more_tools=self._outfit is not None)
         return asked
 
-    def _fly(self, asked: RunRequest) -> Coroutine[Any, Any, RunResult]:
+    def _run(self, asked: RunRequest) -> Coroutine[Any, Any, RunResult]:
         if self._outfit is not None:
-            return self._with_sources(asked.cancel, lambda agent: agent._fly(asked))  # noqa: SLF001 - nearly itself
+            return self._run_with_sources(asked.cancel, lambda agent: agent._run(asked))  # noqa: SLF001 - nearly itself
         if asked.budget is None and self.config.store is None:  # nearly always
             return finish_run(partial(self._begin, asked), asked, fitted=self._fitted)
         return self._run_stored(asked)
@@ -73,7 +73,7 @@ class RunStarter(Equipped):
     async def _run_stored(self, asked: RunRequest) -> RunResult:
         """A run that a store keeps, or that spends from a budget."""
         home, purse, opening, scribe = self._home_of(asked), _purse_for(asked), None, None
-        before = go_outside()
+        before = leave_scope()
         try:
             if self.config.store is not None:
                 from glidepath.agent.durable import claim_home_session
@@ -88,7 +88,7 @@ class RunStarter(Equipped):
                 if scribe is not None:
                     await scribe.release()
             finally:
-                come_back(before)
+                restore_scope(before)
                 if purse is not None:
                     await purse.close()
 
@@ -102,32 +102,32 @@ class RunStarter(Equipped):
             return Session()
         home = as_session(asked.session)
         if self.config.store is None and isinstance(asked.session, str):
-            self._tell_of_store(home.id)
+            self._warn_about_missing_store(home.id)
         return home
 
-    def fly_alone(self, asked: RunRequest) -> Coroutine[Any, Any, RunResult]:
+    def run_detached(self, asked: RunRequest) -> Coroutine[Any, Any, RunResult]:
         """A run that was started, or a stream that was made, inside a tool call that has ended meanwhile."""
         asked.budget = None
-        return self._fly(asked)
+        return self._run(asked)
 
-    async def _fly_on(
+    async def _resume(
         self, asked: RunRequest, target: Target, decisions: Mapping[str, Decision] | None, *, accept_repair: bool
     ) -> RunResult:
         if self._outfit is not None:
-            return await self._with_sources(
+            return await self._run_with_sources(
                 asked.cancel,
-                lambda agent: agent._fly_on(asked, target, decisions, accept_repair=accept_repair),  # noqa: SLF001
+                lambda agent: agent._resume(asked, target, decisions, accept_repair=accept_repair),  # noqa: SLF001
             )
-        from glidepath.agent.resuming import check_decisions, find, nothing_to_decide, run_of
+        from glidepath.agent.resuming import check_decisions, find, reject_useless_decisions, run_of
 
         if self.config.store is None:
             found = find(target)
             if isinstance(found, RunResult):
-                nothing_to_decide(decisions)
+                reject_useless_decisions(decisions)
                 return revive_output(self._plan, found)
             snapshot, asked.given = merge_earlier_options(found[0], asked.given, asked.limits)
             resumed = Resumption(snapshot, check_decisions(decisions, snapshot))
-            return await self._apply_run_options(asked.given)._carry_on(asked, found[1], resumed)  # noqa: SLF001 - nearly itself
+            return await self._apply_run_options(asked.given)._continue_from_snapshot(asked, found[1], resumed)  # noqa: SLF001 - nearly itself
         # The run as the store has it: a result or session that was passed only names it.
         from glidepath.agent.durable import reopen_session, session_of
 
@@ -143,15 +143,18 @@ class RunStarter(Equipped):
                 run = prepare(asked, self._plan, home, began=self._began)
                 return await finish_run(lambda: (run, home), asked, opening=opening, fitted=self._fitted)
             snapshot, asked.given = merge_earlier_options(opening.snapshot, asked.given, asked.limits)
-            agent, resumed = self._apply_run_options(asked.given), opening.resuming(snapshot)
-            return await agent._carry_on(asked, home, resumed, opening)  # noqa: SLF001 - nearly itself
+            agent, resumed = self._apply_run_options(asked.given), opening.make_resumption(snapshot)
+            return await agent._continue_from_snapshot(asked, home, resumed, opening)  # noqa: SLF001 - nearly itself
 
-    async def _carry_on(
+    async def _continue_from_snapshot(
         self, asked: RunRequest, home: Session, resumed: Resumption, opening: Opening | None = None
     ) -> RunResult:
         """Continue a run from its snapshot, in a session that has its messages and the state of its guards."""
         if self._outfit is not None:
-            return await self._with_sources(asked.cancel, lambda agent: agent._carry_on(asked, home, resumed, opening))  # noqa: SLF001
+            return await self._run_with_sources(
+                asked.cancel,
+                lambda agent: agent._continue_from_snapshot(asked, home, resumed, opening),  # noqa: SLF001
+            )
         plan, limits = self._plan, asked.limits
         if limits is not None:
             check_limits(limits)
@@ -173,17 +176,17 @@ class RunStarter(Equipped):
             if purse is not None:
                 await purse.close()
 
-    def _home_inside(self, place: CallScope, session: object, cancel: object) -> Session | None:
+    def _find_child_session(self, place: CallScope, session: object, cancel: object) -> Session | None:
         """The session of a child that is kept by itself; None for one beside its parent's."""
         _check_cancel(cancel)
         above = place.run  # None when another thread has closed the place meanwhile
         if session is None and (self.config.store is None or (above is not None and above.journal is not None)):
             return None
         if self.config.store is None and isinstance(session, str):
-            self._tell_of_store(session)
+            self._warn_about_missing_store(session)
         return as_session(session)
 
-    def fly_child(
+    def run_child(
         self,
         prompt: object,
         *,
@@ -194,9 +197,9 @@ class RunStarter(Equipped):
         paused: PausedChild | None = None,
     ) -> Coroutine[Any, Any, RunResult]:
         """Run as a child of another run: on its budget, within its time, under its guards; or continue one."""
-        return self.fly_below(RunRequest(prompt, cancel=cancel, limits=limits), parent, place, paused=paused)
+        return self.run_below(RunRequest(prompt, cancel=cancel, limits=limits), parent, place, paused=paused)
 
-    async def fly_below(
+    async def run_below(
         self,
         asked: RunRequest,
         parent: Run,
@@ -212,22 +215,22 @@ class RunStarter(Equipped):
         lives on another loop.
         """
         if self._outfit is not None:
-            return await self._with_sources(asked.cancel, lambda agent: agent.fly_below(asked, parent, place, post))
+            return await self._run_with_sources(asked.cancel, lambda agent: agent.run_below(asked, parent, place, post))
         asked.prompt = mark_tainted(parent, as_messages(asked.prompt, self.config))
         if asked.limits is None:
-            plan = self._heir(parent.plan)
+            plan = self._make_child_plan(parent.plan)
         else:
             check_limits(asked.limits)
             plan = self._plan_under(parent.plan, replace(self.config, limits=asked.limits))
         asked.given = inherit_options(parent, plan, asked.given)
         home: Any = asked.session
-        fly = partial(self._run_child, asked, plan, parent, post or _at_once)
+        fly = partial(self._run_child, asked, plan, parent, post or _call_now)
         journal = parent.journal if post is None else None
         beside, kept = home is None and journal is not None, home is not None and self.config.store is not None
         if not beside and not kept:
             if paused is not None:
                 return await _continue_child(fly, parent, place, paused)
-            return await fly(home or Session(new_id("session", asyncio.get_running_loop())))
+            return await fly(home or Session(make_id("session", asyncio.get_running_loop())))
         from glidepath.agent.adopting import open_child_session
         from glidepath.agent.durable import claim_home_session
 
@@ -252,12 +255,12 @@ class RunStarter(Equipped):
         resumed: Resumption | None = None,
     ) -> RunResult:
         if opening is not None and opening.snapshot is not None:
-            resumed = opening.resuming(opening.snapshot)
+            resumed = opening.make_resumption(opening.snapshot)
         asked.prompt = asked.prompt if resumed is None else ()
         run = prepare(asked, plan, home, began=self._began, parent=parent, resumed=resumed)
         key = place_here()
-        run.work.belong_to(parent)
-        refusal = run.meter.adopt() if resumed is None else None
+        run.work.set_parent(parent)
+        refusal = run.meter.count_descendant() if resumed is None else None
         if refusal is None and opening is not None and opening.above is not None:
             opening.above.children.follow(home.id, run.meter)
         post(partial(announce_child, parent, run))
@@ -265,11 +268,11 @@ class RunStarter(Equipped):
             begin: Begin = lambda: (run, home)  # noqa: E731
             return await finish_run(begin, asked, refusal=refusal, opening=opening, fitted=self._fitted)
         finally:
-            run.work.belong_to(None)  # nobody asks any more, and what is kept of a child does not keep its parent
+            run.work.set_parent(None)  # nobody asks any more, and what is kept of a child does not keep its parent
             if run.result is not None:
                 post(partial(report_child, parent, run, key))
 
-    def _heir(self, parent: Plan) -> Plan:
+    def _make_child_plan(self, parent: Plan) -> Plan:
         """This agent's plan with the parent's constraints and guarding plugins added; made once for each parent."""
         if not parent.custom and not parent.lineup.plugins:
             return self._plan
@@ -284,7 +287,7 @@ class RunStarter(Equipped):
         config = replace(config, constraints=(*config.constraints, *constraints))
         return assemble(config, parent.lineup.inheritable(), self._plan.told, self._behind)
 
-    def _tell_of_store(self, name: str) -> None:
+    def _warn_about_missing_store(self, name: str) -> None:
         """Warn once that a named session without a store is lost when its run ends."""
         if not self._told_of_store:
             self._told_of_store = True
@@ -346,5 +349,5 @@ def _purse_for(asked: RunRequest) -> WalletClient | None:
     return purse
 
 
-def _at_once(act: Callable[[], None]) -> None:
+def _call_now(act: Callable[[], None]) -> None:
     act()

@@ -13,7 +13,7 @@ from glidepath.agent.config import LoopConfig
 from glidepath.agent.limits import Limits
 from glidepath.errors import BuilderError
 from glidepath.guards import GuardrailsConfig
-from glidepath.setting import Setting, sentence, settings_of
+from glidepath.setting import Setting, describe_setting, settings_of
 
 _PARTS: dict[type[Any], str] = {LoopConfig: "", Limits: "limits", GuardrailsConfig: "guardrails"}
 
@@ -48,7 +48,7 @@ class Setters:
         return self._list(field, value, self._values.get(field, ()))
 
 
-def _method(name: str, one: Setting, part: str) -> Callable[..., Any]:
+def _make_method(name: str, one: Setting, part: str) -> Callable[..., Any]:
     """What a method of the builder does with the value of this setting."""
 
     def set_part(self: Setters, value: object) -> Setters:
@@ -61,11 +61,11 @@ def _method(name: str, one: Setting, part: str) -> Callable[..., Any]:
     return set_part if part else lambda self, value: getattr(self, how)(name, value)
 
 
-def _methods() -> Iterator[tuple[str, Callable[..., Any]]]:
+def _iterate_methods() -> Iterator[tuple[str, Callable[..., Any]]]:
     for owner, part in _PARTS.items():
         for name, one in settings_of(owner).items():
-            made = _method(name, one, part)
-            made.__name__, made.__qualname__, made.__doc__ = name, f"Setters.{name}", sentence(one)
+            made = _make_method(name, one, part)
+            made.__name__, made.__qualname__, made.__doc__ = name, f"Setters.{name}", describe_setting(one)
             kind = Decimal | str | float if one.kind == "fraction" else owner.__annotations__[name]
             made.__annotations__ = {"value": one.wider or kind, "return": "Self"}
             if one.kind == "bool":  # all of them are off by default
@@ -73,5 +73,5 @@ def _methods() -> Iterator[tuple[str, Callable[..., Any]]]:
             yield name, made
 
 
-for _name, _made in _methods():
+for _name, _made in _iterate_methods():
     setattr(Setters, _name, _made)

@@ -10,8 +10,15 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
 
 from glidepath._wire import Record
 from glidepath.ask.attempt import Attempt, Reply, classify_broken_stream, pump, wait_for_consumer
-from glidepath.ask.booking import FILL, Booking, book, overfull, reshape, shape_view, wait_or_shrink
-from glidepath.ask.fallback import admit, come_home, let_go, record_recovery, short, take_over
+from glidepath.ask.booking import FILL, Booking, book, find_needed_size, shape_view, shrink_view, wait_or_shrink
+from glidepath.ask.fallback import (
+    admit,
+    note_stopped_trial,
+    record_recovery,
+    return_to_configured_model,
+    summarize_error,
+    take_over,
+)
 from glidepath.ask.gates import offer, request_for
 from glidepath.ask.pictures import shed_pictures
 from glidepath.ask.settlement import settle
@@ -29,8 +36,16 @@ from glidepath.ledger import Refusal
 from glidepath.messages import Message, StopReason, Usage
 from glidepath.outcome import AgentState
 from glidepath.plurals import pluralize
-from glidepath.resilience import MARK_EVERY, BreakerState, asks_too_long, by_chance, retry_delay
-from glidepath.run import HIGH_WATER, HookFault, Stopped, Touchdown, interruptible, interruptible_within, report
+from glidepath.resilience import MARK_EVERY, BreakerState, is_too_long_a_wait, random_fraction, retry_delay
+from glidepath.run import (
+    HIGH_WATER,
+    HookFault,
+    Stopped,
+    Touchdown,
+    await_interruptibly,
+    await_interruptibly_within,
+    report,
+)
 from glidepath.run.error_log import log_error
 from glidepath.run.hooks import check_survivable
 from glidepath.spi import ModelRequest, ToolSpec
@@ -67,7 +82,7 @@ async def ask(run: Run, *, landing: LandingBooking | None = None) -> Reply:
                 if watch.is_halted():  # an observer of this attempt may have stopped the run
                     call.abandon_unsent(attempt, booking, view)
                 try:
-                    await interruptible(pump(run, plan.model, request, attempt, booking), watch)
+                    await await_interruptibly(pump(run, plan.model, request, attempt, booking), watch)
                 except BaseException as error:
                     call.note_broken_stream(attempt, error)
                 finally:
@@ -77,13 +92,13 @@ async def ask(run: Run, *, landing: LandingBooking | None = None) -> Reply:
                     if plan.health.alert:
                         call.probing = False
                         record_recovery(run)
-                    return attempt.reply(run, call.usage)
+                    return attempt.make_reply(run, call.usage)
             except ModelError as error:
                 recovering = False
                 take_over(call, error)
             except BaseException:
                 if call.probing:
-                    let_go(call)
+                    note_stopped_trial(call)
                 raise
     finally:
         call.error = call.run = None
@@ -95,7 +110,7 @@ def _is_ready(run: Run) -> bool:
     return not (
         plan.position
         or run.is_narrowed()
-        or (plan.context_window is not None and overfull(run, plan.context_window) is not None)
+        or (plan.context_window is not None and find_needed_size(run, plan.context_window) is not None)
         or run.transcript.picture_bytes
         or (stream is not None and len(stream.outbox) >= HIGH_WATER)
     )
@@ -103,13 +118,13 @@ def _is_ready(run: Run) -> bool:
 
 async def _make_ready(run: Run, landing: LandingBooking | None) -> tuple[ToolSpec, ...]:
     """The tools of a call that is about to be made, once its view fits and its consumer listens."""
-    plan: Plan = come_home(run) if landing is None and run.plan.position else run.plan
+    plan: Plan = return_to_configured_model(run) if landing is None and run.plan.position else run.plan
     tools = () if landing is not None else await offer(run) if run.is_narrowed() else plan.specs
-    budget = None if plan.context_window is None else overfull(run, plan.context_window)
+    budget = None if plan.context_window is None else find_needed_size(run, plan.context_window)
     if budget is not None and landing is not None:
         shape_view(run, budget)
     elif budget is not None:
-        await reshape(run, budget)
+        await shrink_view(run, budget)
     if run.transcript.picture_bytes > plan.config.max_image_bytes_per_request:
         shed_pictures(run, plan.config.max_image_bytes_per_request)
     stream = run.voice.stream
@@ -123,7 +138,7 @@ def journal_call(run: Run, booking: Booking) -> Awaitable[None] | None:
     if run.meter.tree.source is not None:
         return _journal_call(run, booking, None)
     try:
-        later = run.journal.asking(booking)  # type: ignore[union-attr] # the caller has checked
+        later = run.journal.record_model_call(booking)  # type: ignore[union-attr] # the caller has checked
     except BaseException:
         booking.reservation.cancel()
         raise
@@ -133,10 +148,10 @@ def journal_call(run: Run, booking: Booking) -> Awaitable[None] | None:
 async def _journal_call(run: Run, booking: Booking, later: Awaitable[None] | None) -> None:
     try:
         if later is None:
-            from glidepath.ask.source import pace  # only a wallet is a source
+            from glidepath.ask.source import wait_for_pace  # only a wallet is a source
 
-            await pace(run, booking.reservation.tokens)
-            later = run.journal.asking(booking)  # type: ignore[union-attr]
+            await wait_for_pace(run, booking.reservation.tokens)
+            later = run.journal.record_model_call(booking)  # type: ignore[union-attr]
         if later is not None:
             await later
     except BaseException:
@@ -245,7 +260,7 @@ class _Call(Record, eq=False):
         if booking.input >= count:
             booking.estimate += more
             return booking, view
-        return booking, self._within(booking, source, view, more, count - booking.input)
+        return booking, self._accept_larger_view(booking, source, view, more, count - booking.input)
 
     async def _transform_within(self, booking: Booking, source: Sequence[Message], tokens: int) -> Sequence[Message]:
         """The view as the plugins want it, if what is reserved or can be added pays for it; else as it is."""
@@ -254,9 +269,9 @@ class _Call(Record, eq=False):
         except BaseException:
             booking.reservation.cancel()
             raise
-        return self._within(booking, source, view, size - tokens, size - tokens)
+        return self._accept_larger_view(booking, source, view, size - tokens, size - tokens)
 
-    def _within(
+    def _accept_larger_view(
         self, booking: Booking, source: Sequence[Message], view: Sequence[Message], more: int, short: int
     ) -> Sequence[Message]:
         """The plugins' view, which is `more` tokens larger, when `short` more can be paid for; else the source."""
@@ -277,7 +292,7 @@ class _Call(Record, eq=False):
         try:
             tokens = count(request)
             if hasattr(tokens, "__await__"):
-                tokens = await interruptible_within(tokens, run.watch, run.plan.config.first_chunk_timeout)
+                tokens = await await_interruptibly_within(tokens, run.watch, run.plan.config.first_chunk_timeout)
         except BaseException as error:
             check_survivable(run, error)
             if not isinstance(error, Stopped | ModelError):
@@ -306,7 +321,7 @@ class _Call(Record, eq=False):
         """The attempt is over: emit that, and charge what it used."""
         run, failed = self.run, self.error is not None
         watch = run.watch
-        watch.calm()
+        watch.end_wait()
         # A landing window that opens during a text that answers is left alone: the text is the landing.
         if (failed or attempt.calls) and watch.time() >= watch.window_at:
             watch.open_window()  # it was showing text then, and is not what the run has waited for
@@ -330,7 +345,7 @@ class _Call(Record, eq=False):
             return False
         if attempt.stop_reason() is not StopReason.MAX_TOKENS:
             return False
-        larger = self._larger(self.cap)
+        larger = self._find_larger_cap(self.cap)
         if larger is None:
             return False
         self.escalations += 1
@@ -340,7 +355,7 @@ class _Call(Record, eq=False):
         self.cap = larger
         return True
 
-    def _larger(self, cap: int) -> int | None:
+    def _find_larger_cap(self, cap: int) -> int | None:
         """The next cap of the ladder; None when it has none, or fails: the truncated reply is accepted then."""
         ladder = self.run.plan.config.max_output_tokens_recovery
         try:
@@ -368,15 +383,15 @@ class _Call(Record, eq=False):
         """The provider's window overflowed: use a smaller view, once per call; else raise the error."""
         run, error = self.run, self.error
         run.emit(AttemptDiscarded, self.number, "the context window overflowed")
-        if error is not None and self._without_pictures():
+        if error is not None and self._retry_without_pictures():
             return
         if error is None or self.overflowed or self.landing is not None:
             raise error or ModelError("the context window overflowed")
         self.overflowed = True
-        if not await recover_from_overflow(run) and not await reshape(run, int(run.transcript.view_tokens * FILL)):
+        if not await recover_from_overflow(run) and not await shrink_view(run, int(run.transcript.view_tokens * FILL)):
             raise error
 
-    def _without_pictures(self) -> bool:
+    def _retry_without_pictures(self) -> bool:
         """A request was refused, perhaps because of older pictures: try once without them."""
         run = self.run
         return run.transcript.picture_bytes > 0 and run.transcript.most_pictures > 0 and shed_pictures(run, 0)
@@ -386,17 +401,17 @@ class _Call(Record, eq=False):
         run, error = self.run, self.error
         if error is None:
             return
-        run.emit(AttemptDiscarded, self.number, short(error, _SHOWN))
+        run.emit(AttemptDiscarded, self.number, summarize_error(error, _SHOWN))
         if run.watch.interrupt is not None:
             raise run.make_interrupt()
         # Providers reject a request with too many pictures in many ways: before giving up, try once without them.
-        if isinstance(error, RejectedError) and self._without_pictures():
+        if isinstance(error, RejectedError) and self._retry_without_pictures():
             return
         if not error.retryable or self.retries >= max_retries or self.probing:
             raise error
-        if run.watch.deadline_at == inf and asks_too_long(error):
+        if run.watch.deadline_at == inf and is_too_long_a_wait(error):
             raise error
-        delay = retry_delay(self.retries, error, getattr(run.watch.loop, "random", by_chance))
+        delay = retry_delay(self.retries, error, getattr(run.watch.loop, "random", random_fraction))
         until = min(run.watch.deadline_at, inf if self.landing is not None else run.watch.window_at)
         if delay >= until - run.watch.time():
             raise error
@@ -404,8 +419,10 @@ class _Call(Record, eq=False):
             self.denied = not self.retries
             raise error
         self.retries += 1
-        run.emit(RetryScheduled, self.number + 1, round(delay, 3), short(error, _SHOWN), run.plan.model_name)
-        _log.info("%s: attempt %d failed, next in %.1f s: %s", run.run_id, self.number, delay, short(error, _SHOWN))
+        run.emit(RetryScheduled, self.number + 1, round(delay, 3), summarize_error(error, _SHOWN), run.plan.model_name)
+        _log.info(
+            "%s: attempt %d failed, next in %.1f s: %s", run.run_id, self.number, delay, summarize_error(error, _SHOWN)
+        )
         run.turn.enter(AgentState.RECOVERING)
         try:
             await run.watch.sleep(delay)

@@ -126,17 +126,17 @@ class Attempt(Record, gc=False):
     dead: bool = False
     """The run has let go of it."""
 
-    def pulse(self) -> int:
+    def progress_mark(self) -> int:
         """Something that changes with every delta, and is 0 before the first."""
         return len(self.parts) + self.size
 
     def pause(self, run: Run) -> None:
         """The run is about to wait for the stream: others see now what has come. A complete one must end soon."""
         if self.parts:
-            _say(run.voice, self)
+            _emit_new_text(run.voice, self)
         if self.end is not None and not self.closing:
             self.closing = True
-            run.watch.scope(LAST_WORDS, LAST_WORDS)
+            run.watch.set_time_limit(LAST_WORDS, LAST_WORDS)
 
     def weigh(self) -> int:
         """Look closely at what has come since the last time; returns what that adds to the surplus.
@@ -146,7 +146,7 @@ class Attempt(Record, gc=False):
         self.count()
         text = "".join([*self.parts[self.weighed :], *self.loose])
         dense = dense_tokens(text) if len(text) <= LARGEST_LOOK else 0
-        more = max(_bytes(text), dense * BYTES_PER_TOKEN) - (self.size - self.plain)
+        more = max(_count_bytes(text), dense * BYTES_PER_TOKEN) - (self.size - self.plain)
         self.weighed, self.loose, self.plain = len(self.parts), [], self.size
         if more <= 0:
             return 0
@@ -173,7 +173,7 @@ class Attempt(Record, gc=False):
             return StopReason.MAX_TOKENS
         return StopReason.parse(self.end.stop_reason) if self.end is not None else StopReason.ERROR
 
-    def let_go(self) -> None:
+    def abandon(self) -> None:
         """The run stops waiting for it: only what has arrived so far counts."""
         self.dead = True
         self.gather()
@@ -199,13 +199,13 @@ class Attempt(Record, gc=False):
             for call in self.calls.values():
                 call[2:] = ["".join(call[2:])]
 
-    def fault(self) -> ModelError | None:
+    def find_fault(self) -> ModelError | None:
         """What is wrong with the finished attempt; None when it is a valid reply."""
         if self.garbled:
             return ModelError("the model streamed a TextDelta whose text is not a str")
         if self.end is None:
             return TransientError("the stream ended without its terminal event: a dropped connection")
-        if not self.pulse():
+        if not self.progress_mark():
             return EmptyResponseError("the model sent an empty reply")
         if self.end.stop_reason in FAILED:
             return TransientError(f"the provider ended the stream with {self.end.stop_reason!r}")
@@ -213,11 +213,11 @@ class Attempt(Record, gc=False):
 
     def complain(self) -> None:
         """Raise what is wrong with it, unless we cut it or let it go."""
-        fault = None if self.cut or self.dead else self.fault()
+        fault = None if self.cut or self.dead else self.find_fault()
         if fault is not None:
             raise fault
 
-    def reply(self, run: Run, usage: Usage) -> Reply:
+    def make_reply(self, run: Run, usage: Usage) -> Reply:
         """The usable reply: its message, its calls and its size by the built-in estimate."""
         plan = run.plan
         text = self.text
@@ -228,7 +228,7 @@ class Attempt(Record, gc=False):
             calls, more = self._tool_calls(run.transcript.call_ids)
             size += more
         if self.thinking or self.reasoning:
-            blocks, more = self._thoughts()
+            blocks, more = self._collect_thoughts()
             kept = pack_blocks((*blocks, TextBlock(text), *calls) if text else (*blocks, *calls))
             size += more
         elif text and len(calls) == 1:  # most replies
@@ -262,14 +262,14 @@ class Attempt(Record, gc=False):
                     size += opaque_tokens(call_id) + text_tokens(name)
                 fresh = call_id
                 if call_id in seen or not call_id or not call_id.isascii():
-                    fresh = _fresh(call_id, seen)
+                    fresh = _make_fresh_call_id(call_id, seen)
                 seen[fresh] = None
                 made.append(_tool_call(fresh, name, arguments))
         except (AttributeError, TypeError) as error:
             raise ModelError(f"the model streamed a malformed tool call: {describe_error(error)}") from error
         return tuple(made), size
 
-    def _thoughts(self) -> tuple[Sequence[AssistantBlock], int]:
+    def _collect_thoughts(self) -> tuple[Sequence[AssistantBlock], int]:
         """What it wrote besides its answer, and its size."""
         thinking = "".join(self.thinking)
         size = text_tokens(thinking) + sum(
@@ -278,7 +278,7 @@ class Attempt(Record, gc=False):
         return (*self.reasoning, *([ThinkingBlock(clean(thinking))] if self.thinking else ())), size
 
 
-def _fresh(call_id: str, seen: Collection[str]) -> str:
+def _make_fresh_call_id(call_id: str, seen: Collection[str]) -> str:
     """A call id nobody has used in this transcript."""
     base = fresh = clean(call_id) or f"call_{len(seen) + 1}"
     count = 1
@@ -337,7 +337,11 @@ async def pump(run: Run, model: Model, request: ModelRequest, attempt: Attempt, 
                     except Exception:  # noqa: S110 - the reply is complete: what goes wrong now cannot take it back
                         pass
                     break
-                size += _fragment(attempt, delta) if delta.__class__ is ToolCallDelta else _other(run, attempt, delta)
+                size += (
+                    _take_call_fragment(attempt, delta)
+                    if delta.__class__ is ToolCallDelta
+                    else _take_other_delta(run, attempt, delta)
+                )
             else:
                 text = delta.text
                 size += len(text) or 4  # LEAST
@@ -347,16 +351,16 @@ async def pump(run: Run, model: Model, request: ModelRequest, attempt: Attempt, 
                 if attempt.cut or attempt.dead or attempt.capped:
                     break
     except BaseException as error:  # what came before it is charged, and may be the best text there is
-        _say(run.voice, attempt, last=True)
+        _emit_new_text(run.voice, attempt, last=True)
         attempt.gather()
         if isinstance(error, TypeError) and delta.__class__ is text_delta:
-            _bytes(delta.text)  # raises when it is not text: the model did not raise, we did
+            _count_bytes(delta.text)  # raises when it is not text: the model did not raise, we did
         raise
     voice = run.voice
-    if voice.chunks and not attempt.dead:  # as `_say` does it
+    if voice.chunks and not attempt.dead:  # as `_emit_new_text` does it
         told = attempt.told
         attempt.told = _ALL
-        voice.say(_whole(attempt, parts[told:] if told else parts, last=True))
+        voice.emit_text_chunks(_join_split_characters(attempt, parts[told:] if told else parts, last=True))
     attempt.gather()
     if not over:
         await finish(run, stream, attempt)
@@ -365,15 +369,15 @@ async def pump(run: Run, model: Model, request: ModelRequest, attempt: Attempt, 
         attempt.complain()
 
 
-def _say(voice: EventEmitter, attempt: Attempt, *, last: bool = False) -> None:
+def _emit_new_text(voice: EventEmitter, attempt: Attempt, *, last: bool = False) -> None:
     """Make events of the text that has come since the last time, for the listeners."""
     told, parts = attempt.told, attempt.parts
     attempt.told = count = len(parts)
     if (count > told or (last and attempt.half)) and not attempt.dead and voice.chunks:
-        voice.say(_whole(attempt, parts[told:] if told else parts, last=last))
+        voice.emit_text_chunks(_join_split_characters(attempt, parts[told:] if told else parts, last=last))
 
 
-def _whole(attempt: Attempt, texts: list[str], *, last: bool = False) -> list[str]:
+def _join_split_characters(attempt: Attempt, texts: list[str], *, last: bool = False) -> list[str]:
     """These pieces with whole characters only: a gateway may split one over two deltas, and no writer takes halves."""
     try:
         if not attempt.half and all(map(str.isascii, texts)):
@@ -393,7 +397,7 @@ def _whole(attempt: Attempt, texts: list[str], *, last: bool = False) -> list[st
 async def _open_stream(run: Run, stream: Any) -> Any:
     """A stream that must be awaited first, or filtered."""
     if not hasattr(stream, "__aiter__"):
-        run.watch.scope(run.plan.config.connect_timeout)
+        run.watch.set_time_limit(run.plan.config.connect_timeout)
         stream = await stream
     if not run.plan.config.thinking_tags:
         return stream
@@ -409,7 +413,7 @@ async def _weigh(run: Run, attempt: Attempt, booking: Booking) -> tuple[int, int
     """
     if attempt.dead:
         return 0, 0
-    _say(run.voice, attempt)
+    _emit_new_text(run.voice, attempt)
     attempt.weigh()
     size = attempt.size + attempt.surplus + CALL_BYTES * len(attempt.calls)
     weight = size  # a provider keeps to its cap in tokens, of which opaque parts have more bytes than text
@@ -426,10 +430,10 @@ async def _weigh(run: Run, attempt: Attempt, booking: Booking) -> tuple[int, int
         return size, size
     # A consumer who is far behind holds up the reply itself: events are never dropped, and memory is bounded.
     if run.voice.stream is not None and len(run.voice.stream.outbox) >= HIGH_WATER:
-        run.voice.stream.ring()
-        await run.voice.stream.room()
+        run.voice.stream.wake_consumer()
+        await run.voice.stream.wait_for_room()
     if run.watch.wanted:
-        run.watch.poke_self()
+        run.watch.cancel_next_wait()
     await asyncio.sleep(0)  # a stream that never pauses must starve neither its consumer nor the event loop
     return size, size + max(LEAST, min((booking.size - weight) // WIDEST, BREATH))
 
@@ -437,7 +441,7 @@ async def _weigh(run: Run, attempt: Attempt, booking: Booking) -> tuple[int, int
 async def _grow_reservation(run: Run, booking: Booking, size: int) -> bool:
     """Reserve more for a reply that outgrows its reservation; False when there is no more."""
     if not booking.grow(size):
-        source, more = run.meter.tree.source, booking.slice()
+        source, more = run.meter.tree.source, booking.next_slice()
         if source is None:
             return False
         await source.draw(run, more, more, patient=False)
@@ -447,28 +451,28 @@ async def _grow_reservation(run: Run, booking: Booking, size: int) -> bool:
     return run.journal is None or await run.journal.record_growth(booking)
 
 
-def _bytes(text: str) -> int:
+def _count_bytes(text: str) -> int:
     if text.__class__ is not str and not isinstance(text, str):
         raise ModelError(f"the model streamed a delta with a {type(text).__name__} instead of text")
     return len(text) if text.isascii() else len(text.encode("utf-8", "replace"))
 
 
-def _piece(attempt: Attempt, text: str) -> int:
+def _take_other_text(attempt: Attempt, text: str) -> int:
     """Take note of a piece of text that is not the answer; returns what it adds to the size."""
     if text.__class__ is not str:
-        _bytes(text)
+        _count_bytes(text)
     attempt.loose.append(text)
     size = max(LEAST, len(text))
     attempt.size += size
     return size
 
 
-def _fragment(attempt: Attempt, delta: ToolCallDelta) -> int:
+def _take_call_fragment(attempt: Attempt, delta: ToolCallDelta) -> int:
     """A piece of a tool call; ids and names that are longer than any provider's are metered, too."""
     call_id, name = delta.id, delta.name
     arguments = delta.arguments
-    if arguments.__class__ is not str:  # as `_piece` does it
-        _bytes(arguments)
+    if arguments.__class__ is not str:  # as `_take_other_text` does it
+        _count_bytes(arguments)
     attempt.loose.append(arguments)
     size = len(arguments)
     if size < LEAST:  # noqa: PLR1730 - quicker
@@ -476,7 +480,7 @@ def _fragment(attempt: Attempt, delta: ToolCallDelta) -> int:
     attempt.size += size
     try:
         names = len(call_id) + len(name)
-    except TypeError:  # `reply` says what is wrong with it
+    except TypeError:  # `make_reply` says what is wrong with it
         names, attempt.odd = 0, True
     if not attempt.calls:
         attempt.calls = {delta.index: [call_id, name, arguments]}
@@ -497,39 +501,39 @@ def _fragment(attempt: Attempt, delta: ToolCallDelta) -> int:
     return size + names + CALL_BYTES
 
 
-def _other(run: Run, attempt: Attempt, delta: Delta) -> int:
+def _take_other_delta(run: Run, attempt: Attempt, delta: Delta) -> int:
     """Everything but text, tool calls and the end: thinking, reasoning. Returns what it adds to the size.
 
     A delta with nothing in it is a token, too, and so is a call without arguments: a stream of them must end.
     """
     attempt.odd = True
     if isinstance(delta, ThinkingDelta):
-        size = _piece(attempt, delta.text)
+        size = _take_other_text(attempt, delta.text)
         attempt.thinking.append(delta.text)
         if run.voice.chunks and delta.text:
-            _say(run.voice, attempt)
+            _emit_new_text(run.voice, attempt)
             piece, attempt.half_thought = split_half(attempt.half_thought + delta.text)
             if piece:
                 run.emit(StreamChunk, piece, False, True)
         return size
     if isinstance(delta, ReasoningDelta):
-        size, opaque = _piece(attempt, delta.text), _bytes(delta.opaque)
-        attempt.reasoning.append(_reasoning(delta))
+        size, opaque = _take_other_text(attempt, delta.text), _count_bytes(delta.opaque)
+        attempt.reasoning.append(_make_reasoning_block(delta))
         attempt.surplus += opaque
         attempt.opaque += opaque
         return size + opaque
     if isinstance(delta, TextDelta):  # a subclass
-        _bytes(delta.text)
+        _count_bytes(delta.text)
         attempt.parts.append(delta.text)
         return max(LEAST, len(delta.text))
     raise ModelError(f"the model streamed a {type(delta).__name__}, which is not a delta of glidepath.models")
 
 
-def _reasoning(delta: ReasoningDelta) -> ReasoningBlock:
+def _make_reasoning_block(delta: ReasoningDelta) -> ReasoningBlock:
     """The block of a reasoning item, which can be written and sent."""
     parts = (delta.text, delta.opaque, delta.vendor)
     for part in parts:
-        _bytes(part)
+        _count_bytes(part)
     return ReasoningBlock(*map(clean, parts))
 
 
@@ -544,12 +548,12 @@ def classify_broken_stream(
         return error
     if isinstance(error, LetGo | asyncio.CancelledError):  # the run, or a time limit, has stopped it
         error = run.watch.explain_stop(error)
-        attempt.let_go()
+        attempt.abandon()
         if error.let_go:
             run.work.abandon("", run.plan.model_name, "stream", f"{what} did not stop after {error.why.value}")
     check_survivable(run, error)
     if attempt.end is not None or attempt.cut:  # complete, or cut by us: what goes wrong now cannot take it back
-        return None if attempt.cut else attempt.fault()
+        return None if attempt.cut else attempt.find_fault()
     if isinstance(error, Stopped):
         why = "it cancelled itself" if error.why is Why.UNINVITED else "no delta in time"
         return TransientError(f"the stream stalled: {why}")
@@ -561,7 +565,7 @@ def classify_broken_stream(
 
 async def wait_for_consumer(run: Run) -> None:
     """A thousand events are unread: spend no more until the consumer catches up."""
-    room = run.voice.stream.room()  # type: ignore[union-attr] # a consumer that is far behind exists
+    room = run.voice.stream.wait_for_room()  # type: ignore[union-attr] # a consumer that is far behind exists
     try:
         await run.watch.wait(room)
     except asyncio.CancelledError:

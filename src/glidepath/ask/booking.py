@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from glidepath._wire import Record
 from glidepath.ask.media import media_reserve
-from glidepath.ask.pictures import without_pictures
-from glidepath.ask.view import COMPACTED, own_items
+from glidepath.ask.pictures import drop_excess_pictures
+from glidepath.ask.view import COMPACTED, drop_foreign_reasoning
 from glidepath.events import ContextShaped
 from glidepath.ledger import Amount, Meter, Price, Refusal, Reservation, Waiting, dollars
 from glidepath.outcome import AgentState, StopCause
@@ -54,7 +54,7 @@ class Booking(Record, gc=False):
         """A reply outgrows its reservation: reserve more until `size` bytes fit; False when the ledger refuses."""
         while self.size < size:
             # In slices: reserving the whole rest for one long reply would make every sibling wait for it.
-            tokens = SLICE if self._extend(SLICE) else self._rest() - LARGEST_PIECE
+            tokens = SLICE if self._extend(SLICE) else self._reserve_rest() - LARGEST_PIECE
             if tokens <= 0:
                 return False
             self.size += tokens * BYTES_PER_TOKEN
@@ -73,14 +73,14 @@ class Booking(Record, gc=False):
         self.price = price
         return True
 
-    def slice(self) -> Amount:
+    def next_slice(self) -> Amount:
         """What a reply that outgrows its reservation asks for at a time."""
         return Amount(SLICE, SLICE * self.price.output if self.price is not None else 0)
 
     def _extend(self, tokens: int) -> bool:
         return self.reservation.extend(tokens, tokens * self.price.output if self.price is not None else 0)
 
-    def _rest(self) -> int:
+    def _reserve_rest(self) -> int:
         """Reserve what is left when a whole slice is not; 0 when that is too little."""
         # A reply cut in the middle is worth less than what it would leave for a run that waits to start.
         tokens, money = self.reservation.meter.room_for(None, now=True, fair=False)
@@ -111,7 +111,7 @@ def open_booking(
     return Booking(reservation, input_tokens, output, cap, price, estimate, size)
 
 
-def amount(run: Run, input_tokens: int, output: int) -> Amount:
+def worst_case_amount(run: Run, input_tokens: int, output: int) -> Amount:
     """The worst case of a call."""
     price = None if run.plan.price is None else run.plan.price.at(input_tokens)
     money = 0 if price is None else price.worst(input_tokens, output) + media_reserve(run, price)
@@ -131,7 +131,7 @@ async def admit_to_budget(run: Run) -> None:
     # Alone, nobody else can take what the first call will need: it is reserved when it is made.
     if run.meter.parent is None:
         return
-    around, ways = runs_around(run), _ways_to_start(run)
+    around, ways = runs_around(run), _iterate_start_amounts(run)
     landing, first = next(ways)
 
     async def start(waiting: Waiting | None) -> Reservation | None:
@@ -154,7 +154,7 @@ async def admit_to_budget(run: Run) -> None:
             if waiting is not None:
                 waiting.claim = landing + first
 
-    reservation = await _in_turn(run, start, claim=lambda: landing + first, until=_start_until(run))
+    reservation = await _wait_for_turn(run, start, claim=lambda: landing + first, until=_start_until(run))
     run.spend.admit(reservation, landing)
 
 
@@ -168,7 +168,7 @@ def runs_around(run: Run) -> tuple[Meter, ...]:
     return tuple(meters)
 
 
-def _ways_to_start(run: Run) -> Iterator[tuple[Amount, Amount]]:
+def _iterate_start_amounts(run: Run) -> Iterator[tuple[Amount, Amount]]:
     """Landing and first call, ever smaller: with the whole landing, with a shorter prompt, with the least landing."""
     spend = run.spend
     output = min(run.plan.first_output_tokens, least_output(run))
@@ -177,11 +177,11 @@ def _ways_to_start(run: Run) -> Iterator[tuple[Amount, Amount]]:
     # Little may be left by the time of the first call, and then it is told to wrap up: that must still fit.
     notice = run.plan.landing_notice_tokens + NOTICE
     for landing in (whole, least):
-        yield landing, amount(run, size + notice, output)
-        shorter = _squeeze(run, size, run.meter.room_to_start(runs_around(run)), landing)
+        yield landing, worst_case_amount(run, size + notice, output)
+        shorter = _compact_to_fit(run, size, run.meter.room_to_start(runs_around(run)), landing)
         if shorter < size:
             size = shorter
-            yield landing, amount(run, size + notice, output)
+            yield landing, worst_case_amount(run, size + notice, output)
 
 
 def _start_until(run: Run) -> float:
@@ -190,7 +190,7 @@ def _start_until(run: Run) -> float:
     return inf if patience is None else run.watch.time() + patience
 
 
-async def _in_turn(
+async def _wait_for_turn(
     run: Run,
     attempt: Callable[[Waiting | None], Awaitable[T | None]],
     waiting: Waiting | None = None,
@@ -206,7 +206,7 @@ async def _in_turn(
 
     async def try_in_time(waiting: Waiting | None) -> T | None:
         if until < inf:
-            watch.scope(max(0.0, until - watch.time()))
+            watch.set_time_limit(max(0.0, until - watch.time()))
         return await attempt(waiting)
 
     async def pause(waiting: Waiting) -> None:
@@ -226,18 +226,18 @@ async def _in_turn(
         raise run.make_interrupt() from None
     finally:
         if until < inf:
-            watch.calm()
+            watch.end_wait()
 
 
 def book(run: Run, cap: int | None, turns: int, count: int) -> Booking | Refusal:
     """Reserve a call with a prompt of `count` tokens at once, or say what stands in the way."""
     plan, spend = run.plan, run.spend
     want = plan.first_output_tokens if cap is None else cap
-    # As `amount`, which is only called where it makes a difference: this is asked every turn.
+    # As `worst_case_amount`, which is only called where it makes a difference: this is asked every turn.
     if plan.price is None:
         money = 0
     elif run.transcript.picture_bytes:
-        money = amount(run, count, want).money
+        money = worst_case_amount(run, count, want).money
     else:
         money = plan.price.at(count).worst(count, want)
     got = run.meter.reserve(count + want, money, turns, spend.first_call)
@@ -260,23 +260,25 @@ async def wait_or_shrink(run: Run, refusal: Refusal, cap: int | None, turns: int
     async def take(_: object) -> Booking | None:
         nonlocal input_tokens, compacted
         while True:
-            least = amount(run, input_tokens, min(want, least_output(run)))
+            least = worst_case_amount(run, input_tokens, min(want, least_output(run)))
             if meter.tree.source is not None:
                 from glidepath.ask.source import draw
 
-                await draw(run, amount(run, input_tokens, want), least)
-            output = _affordable(run, input_tokens, want, around)
+                await draw(run, worst_case_amount(run, input_tokens, want), least)
+            output = _find_affordable_output(run, input_tokens, want, around)
             if output is not None:
                 break
             # Not even the least output would ever fit: a shorter prompt may make room, once.
             if compacted:
-                raise Touchdown(_make_refusal_verdict(run, meter.lacks(least, run.spend.first_call) or refusal))
+                raise Touchdown(
+                    _make_refusal_verdict(run, meter.find_lack_unlocked(least, run.spend.first_call) or refusal)
+                )
             compacted = True
             room = meter.room_for(run.spend.first_call, now=False, ahead=True, around=around)
-            input_tokens = _squeeze(run, input_tokens, room)
+            input_tokens = _compact_to_fit(run, input_tokens, room)
         if not output:
             return None
-        asked = amount(run, input_tokens, output)
+        asked = worst_case_amount(run, input_tokens, output)
         got = meter.reserve(asked.tokens, asked.money, turns=turns, trading=run.spend.first_call, queued=True)
         if isinstance(got, Reservation):
             run.spend.trade_first_call()
@@ -287,10 +289,10 @@ async def wait_or_shrink(run: Run, refusal: Refusal, cap: int | None, turns: int
             raise Touchdown(_make_refusal_verdict(run, got))
         return None
 
-    return await _in_turn(run, take, meter.enqueue(around=around))
+    return await _wait_for_turn(run, take, meter.enqueue(around=around))
 
 
-def _affordable(run: Run, input_tokens: int, want: int, around: tuple[Meter, ...]) -> int | None:
+def _find_affordable_output(run: Run, input_tokens: int, want: int, around: tuple[Meter, ...]) -> int | None:
     """Output tokens to ask for now; 0: wait for calls in flight; None: not even the least would ever fit."""
     least = least_output(run)
     alone = _output_room(run, input_tokens, *run.meter.room_for(run.spend.first_call, now=False, around=around))
@@ -312,7 +314,9 @@ def _output_room(run: Run, input_tokens: int, tokens: int | None, money: int | N
     return room
 
 
-def _squeeze(run: Run, input_tokens: int, available: tuple[int | None, int | None], landing: Amount = _NOTHING) -> int:
+def _compact_to_fit(
+    run: Run, input_tokens: int, available: tuple[int | None, int | None], landing: Amount = _NOTHING
+) -> int:
     """Compact the context so that the least output fits into what is available; returns the new input size."""
     plan = run.plan
     least = least_output(run)
@@ -329,7 +333,7 @@ def _squeeze(run: Run, input_tokens: int, available: tuple[int | None, int | Non
     return min(input_tokens, run.transcript.input_tokens())
 
 
-def overfull(run: Run, window: int) -> int | None:
+def find_needed_size(run: Run, window: int) -> int | None:
     """The size to which the view must shrink because it has outgrown the model's window; None while it fits.
 
     The view is measured as the provider last counted it, but never as less than three quarters of our own estimate: a
@@ -344,16 +348,16 @@ def overfull(run: Run, window: int) -> int | None:
     return int(max(0, room) * FILL * view / counted)
 
 
-def source(run: Run) -> tuple[Sequence[Message], Sequence[int], Sequence[int]]:
+def collect_view_source(run: Run) -> tuple[Sequence[Message], Sequence[int], Sequence[int]]:
     """What a view is made from: messages, their sizes, and which of them are pinned."""
-    messages, sizes = run.transcript.shapeable()
+    messages, sizes = run.transcript.list_shapeable()
     if run.transcript.checkpoint is None:
         return messages, sizes, run.transcript.pinned
     strategy: Any = run.plan.strategy
-    return strategy.under(run.transcript.checkpoint, messages, sizes, run.transcript.pinned)  # type: ignore[no-any-return]
+    return strategy.apply_checkpoint(run.transcript.checkpoint, messages, sizes, run.transcript.pinned)  # type: ignore[no-any-return]
 
 
-async def reshape(run: Run, budget: int) -> bool:
+async def shrink_view(run: Run, budget: int) -> bool:
     """Give the model a view of at most `budget` tokens; False when that made nothing smaller."""
     if run.plan.strategy.name == "summarize":
         from glidepath.ask.summary import summarize_view
@@ -367,13 +371,13 @@ def shape_view(run: Run, budget: int, name: str = "compact") -> bool:
     """Give the model a view of at most `budget` tokens from now on; False when that made nothing smaller."""
     strategy = run.plan.strategy
     before = run.transcript.view_tokens
-    messages, sizes, pinned = source(run)
+    messages, sizes, pinned = collect_view_source(run)
     shaped = strategy.shape(messages, sizes, budget, pinned)
     after = shaped.tokens
     if after >= before:
         return False
-    view = own_items(shaped.messages, run.plan) if run.transcript.mixed else shaped.messages
-    run.set_view(without_pictures(run, view) if run.transcript.picture_bytes else view, after)
+    view = drop_foreign_reasoning(shaped.messages, run.plan) if run.transcript.mixed else shaped.messages
+    run.set_view(drop_excess_pictures(run, view) if run.transcript.picture_bytes else view, after)
     dropped = (
         shaped.dropped if run.transcript.checkpoint is None else len(run.transcript.messages) + 1 - len(shaped.messages)
     )

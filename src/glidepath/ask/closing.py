@@ -25,16 +25,16 @@ async def finish(run: Run, stream: AsyncIterator[Delta], attempt: Attempt) -> No
     watch = run.watch
     until = watch.time() + LAST_WORDS
     complete = attempt.end is not None and not attempt.cut and not attempt.capped
-    if complete and await _in_time(run, attempt, _drain_stream(stream), LAST_WORDS):
+    if complete and await _await_in_time(run, attempt, _drain_stream(stream), LAST_WORDS):
         return
-    await _in_time(run, attempt, _close_stream(stream), max(LEAST, until - watch.time()))
+    await _await_in_time(run, attempt, _close_stream(stream), max(LEAST, until - watch.time()))
 
 
-async def _in_time(run: Run, attempt: Attempt, work: Coroutine[Any, Any, bool], seconds: float) -> bool:
+async def _await_in_time(run: Run, attempt: Attempt, work: Coroutine[Any, Any, bool], seconds: float) -> bool:
     """Await part of the ending; whether it is done. What fails, or is cancelled for lack of time, is not."""
     watch = run.watch
     if not attempt.dead:  # the run has let go of a dead one: its watch is busy with other things
-        watch.scope(seconds, LAST_WORDS)
+        watch.set_time_limit(seconds, LAST_WORDS)
     try:
         return await work
     except asyncio.CancelledError:

@@ -9,8 +9,8 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Protocol
 
-from glidepath.ask.booking import overfull, shape_view
-from glidepath.ask.view import own_items
+from glidepath.ask.booking import find_needed_size, shape_view
+from glidepath.ask.view import drop_foreign_reasoning
 from glidepath.errors import (
     BreakerOpenError,
     ContextOverflowError,
@@ -69,7 +69,7 @@ def admit(call: PaidCall) -> None:
             _report_breaker_change(run, plan)
         if admission is not Admission.REFUSED:
             return
-        _next(
+        _switch_to_next_model(
             call,
             BreakerOpenError(
                 f"{plan.model_name} failed {pluralize(health.failures, 'time')} in a row and is not asked; "
@@ -85,7 +85,7 @@ def record_recovery(run: Run) -> None:
         _report_breaker_change(run, run.plan)
 
 
-def let_go(call: PaidCall) -> None:
+def note_stopped_trial(call: PaidCall) -> None:
     """The call was stopped before it was known whether the model works again."""
     run: Run = call.run
     call.probing = False
@@ -106,12 +106,12 @@ def take_over(call: PaidCall, error: ModelError) -> None:
         _report_breaker_change(run, plan)
     if run.watch.interrupt is not None:
         raise run.make_interrupt() from error
-    _next(call, error)
+    _switch_to_next_model(call, error)
     run.plan.health.calls += 1
     admit(call)
 
 
-def come_home(run: Run) -> Plan:
+def return_to_configured_model(run: Run) -> Plan:
     """A fallback is in use: go back to the configured model when it is time to try it again."""
     now = run.watch.time()
     if run.plan.route is not None and now >= run.spend.return_at:
@@ -120,11 +120,11 @@ def come_home(run: Run) -> Plan:
         if wait <= 0:
             _switch(run, home, "the configured model is tried again")
         else:
-            run.spend.come_back(now + wait)
+            run.spend.schedule_return(now + wait)
     return run.plan
 
 
-def _next(call: PaidCall, error: ModelError) -> None:
+def _switch_to_next_model(call: PaidCall, error: ModelError) -> None:
     """Continue with the next model that can help with this error; raises it when there is none."""
     run: Run = call.run
     plan = run.plan
@@ -137,8 +137,8 @@ def _next(call: PaidCall, error: ModelError) -> None:
     if not others:
         raise error
     if not plan.position:
-        run.spend.come_back(run.watch.time() + PROBE_EVERY)
-    _switch(run, others[0], short(error, 200))
+        run.spend.schedule_return(run.watch.time() + PROBE_EVERY)
+    _switch(run, others[0], summarize_error(error, 200))
     call.cap = run.plan.max_output_tokens
     call.retries = call.escalations = 0
     call.overflowed = call.denied = False
@@ -152,11 +152,11 @@ def _switch(run: Run, plan: Plan, reason: str) -> None:
     run.use(plan)
     run.emit(ModelSwitched, before.model_name, plan.model_name, reason, provider_of(plan.model))
     if before.vendor is None or before.vendor != plan.vendor:
-        run.transcript.mix()
-        view = own_items(run.transcript.view, plan)
+        run.transcript.note_other_vendor()
+        view = drop_foreign_reasoning(run.transcript.view, plan)
         if view is not run.transcript.view:
             run.set_view(view, sum([plan.size_of(message) for message in view]))
-    budget = None if plan.context_window is None else overfull(run, plan.context_window)
+    budget = None if plan.context_window is None else find_needed_size(run, plan.context_window)
     if budget is not None:
         shape_view(run, budget)
 
@@ -167,7 +167,7 @@ def _report_breaker_change(run: Run, plan: Plan) -> None:
     run.emit(BreakerChanged, plan.model_name, state, "model")
 
 
-def short(error: BaseException, most: int) -> str:
+def summarize_error(error: BaseException, most: int) -> str:
     """What happened, in at most this many characters."""
     text = describe_error(error)
     return text if len(text) <= most else text[: most - 3] + "..."

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from glidepath._wire import replace
 from glidepath.errors import describe_error, short_repr
 from glidepath.events import GateApplied, GateConflictResolved
-from glidepath.run import HookFault, Opinion, about, opinion, report, take_all, to_read
+from glidepath.run import HookFault, Opinion, ask_until_opinion, make_context, report, take_all, to_read
 from glidepath.spi import Gate, GateContext, ModelRequest, ToolSpec
 from glidepath.tools.text import clean
 
@@ -27,14 +27,14 @@ def ask_gates(run: Run) -> Awaitable[tuple[ToolSpec, ...]] | None:
     every, turn, voices = plan.tool_names, run.turn, iter(run.hooks.tool_gate)
     context = turn.contexts.get(GateContext)
     if context is None:
-        context = about(run, GateContext, tools=every, messages=to_read(run, run.transcript.messages))
+        context = make_context(run, GateContext, tools=every, messages=to_read(run, run.transcript.messages))
     context = replace(context, iteration=turn.iterations)
-    heard = opinion(run, "tool_gate", voices, context)
+    heard = ask_until_opinion(run, "tool_gate", voices, context)
     if heard is None and not run.descent.begun and not plan.behind:
         if turn.allowed is not every or turn.denials:
-            turn.allow(every, {})
+            turn.set_allowed_tools(every, {})
         return None
-    return _choose_offered_tools(run, _all_gates(run, heard, voices, context))
+    return _choose_offered_tools(run, _ask_all_gates(run, heard, voices, context))
 
 
 async def offer(run: Run) -> tuple[ToolSpec, ...]:
@@ -59,7 +59,7 @@ async def _choose_offered_tools(run: Run, asked: Awaitable[list[tuple[str, Gate]
         denials.update(dict.fromkeys(work, plan.config.texts.fill("work_withdrawn")))
     if plan.behind and allowed & plan.behind and not run.descent.work_withdrawn:
         allowed |= DOORS  # gates judge the tools themselves; these two only lead to them
-    run.turn.allow(allowed, denials)
+    run.turn.set_allowed_tools(allowed, denials)
     if len(allowed) == len(every):
         return plan.specs  # the same object as ever: the request can be used again
     return tuple([spec for spec in plan.specs if spec.name in allowed])
@@ -114,7 +114,7 @@ def _intersect_gates(
     allowed = tools.intersection(*[gate.allowed for _, gate in required])
     narrowed = allowed.intersection(*[gate.allowed for _, gate in advisory])
     if advisory and allowed and not narrowed:
-        winner, narrowed = _strongest(required, advisory, allowed)
+        winner, narrowed = _find_strongest_gate(required, advisory, allowed)
         overruled = tuple(name for name, _ in advisory if name != winner)
         run.emit(GateConflictResolved, winner, overruled, tuple(sorted(narrowed)))
     for _, gate in gates:
@@ -125,7 +125,7 @@ def _intersect_gates(
     return narrowed
 
 
-def _strongest(
+def _find_strongest_gate(
     required: list[tuple[str, Gate]], advisory: list[tuple[str, Gate]], allowed: frozenset[str]
 ) -> tuple[str, frozenset[str]]:
     """Who wins when advisory gates leave nothing, and what it leaves.
@@ -141,7 +141,7 @@ def _strongest(
     return winner, allowed & gate.allowed
 
 
-async def _all_gates(
+async def _ask_all_gates(
     run: Run, heard: Awaitable[Opinion | None] | None, voices: Iterator[Any], context: GateContext
 ) -> list[tuple[str, Gate]]:
     """Every gate's answer, the first one `heard`. One that crashes, hangs or answers nonsense allows nothing."""
@@ -155,7 +155,7 @@ async def _all_gates(
             report(run, "tool_gate", said.name, fault, "no tool is allowed")
             gate = Gate(allowed=frozenset(), denial_reason="a guard of this tool failed", required=True)
         gates.append((said.name, gate))
-        heard = opinion(run, "tool_gate", voices, context)
+        heard = ask_until_opinion(run, "tool_gate", voices, context)
     return gates
 
 

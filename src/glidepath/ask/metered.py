@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from glidepath.ask.attempt import Attempt, pump
-from glidepath.ask.booking import Booking, amount, make_booking
+from glidepath.ask.booking import Booking, make_booking, worst_case_amount
 from glidepath.ask.settlement import settle
 from glidepath.events import BudgetReserved
 from glidepath.ledger import Reservation
@@ -31,7 +31,7 @@ class _Beside:
 
     def __init__(self, run: Run, watch: object = None) -> None:
         self._run = run
-        self.voice = EventEmitter.silent(run.voice)
+        self.voice = EventEmitter.make_silent(run.voice)
         self.watch = run.watch if watch is None else watch
 
     def __getattr__(self, name: str) -> Any:
@@ -52,7 +52,7 @@ class MeteredCall:
     @classmethod
     def reserve(cls, run: Run, size: int, output: int) -> MeteredCall | None:
         """Set its worst case aside: a prompt of `size` tokens, `output` tokens at most. None: it cannot be paid."""
-        worst = amount(run, size, output)
+        worst = worst_case_amount(run, size, output)
         reservation = run.meter.reserve(worst.tokens, worst.money, turns=0)
         if not isinstance(reservation, Reservation):
             return None
@@ -64,7 +64,7 @@ class MeteredCall:
         """With a journal: what it may cost is on disk before it goes out."""
         if self.run.journal is not None:
             try:
-                later = self.run.journal.asking(self.booking)
+                later = self.run.journal.record_model_call(self.booking)
                 if later is not None:
                     await later
             except BaseException:

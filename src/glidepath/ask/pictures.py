@@ -24,11 +24,11 @@ def shed_pictures(run: Run, most: int) -> bool:
     """
     transcript, before, allowed = run.transcript, run.transcript.view, most
     if most:  # a quarter more goes at once, or every further picture would change what was sent before
-        newest = next(filter(None, [_pictures(message) for message in reversed(before)]), 0)
+        newest = next(filter(None, [_count_pictures(message) for message in reversed(before)]), 0)
         allowed = max(int(most * FILL), min(newest, most))
     transcript.allow_pictures(allowed)
-    view = without_pictures(run, before)
-    transcript.recount_pictures(sum([_pictures(message) for message in view]))
+    view = drop_excess_pictures(run, before)
+    transcript.recount_pictures(sum([_count_pictures(message) for message in view]))
     if view is before:
         return False
     known = dict(zip(map(id, run.transcript.messages), run.transcript.sizes, strict=True))
@@ -40,7 +40,7 @@ def shed_pictures(run: Run, most: int) -> bool:
     return True
 
 
-def without_pictures(run: Run, messages: list[Message]) -> list[Message]:
+def drop_excess_pictures(run: Run, messages: list[Message]) -> list[Message]:
     """The messages without the pictures that are too many; the same list when none is."""
     task = (
         run.transcript.messages[run.transcript.pinned[-1]]
@@ -52,24 +52,24 @@ def without_pictures(run: Run, messages: list[Message]) -> list[Message]:
     changed = False
     for place in range(len(slim) - 1, -1, -1):
         message: Any = slim[place]
-        size = _pictures(message)
+        size = _count_pictures(message)
         if not size:
             continue
         if message is task or size <= left:
             left = max(0, left - size)
             continue
-        slim[place] = tell_pictures(message)
+        slim[place] = replace_pictures_with_text(message)
         changed = True
     return slim if changed else messages
 
 
-def _pictures(message: Message) -> int:
+def _count_pictures(message: Message) -> int:
     return picture_bytes(getattr(message, "content", ""))
 
 
-def tell_pictures(message: Any) -> Any:
+def replace_pictures_with_text(message: Any) -> Any:
     """The message with a text in place of each picture and file; the same message when it has none."""
-    if not _pictures(message):
+    if not _count_pictures(message):
         return message
     blocks = [TextBlock(_TOLD[type(block)]) if type(block) in _TOLD else block for block in message.content]
     return replace(message, content=tuple(blocks))

@@ -75,7 +75,7 @@ def settle(
     price, held, money, end = run.plan.price, booking.reservation, 0, attempt.end
     implausible = False
     # Stopped by us before it ended, it may have been worked on although nothing has come.
-    if failed and not (attempt.dead and end is None) and not attempt.pulse():
+    if failed and not (attempt.dead and end is None) and not attempt.progress_mark():
         usage = Usage()
         held.cancel()
     else:
@@ -97,7 +97,7 @@ def settle(
         held.settle(usage.input + usage.output, money)
         pay(usage, money)
         if implausible or run.spend.unexplained is not None:
-            run.spend.doubt(Amount(usage.total, money) if implausible else None)
+            run.spend.record_dispute(Amount(usage.total, money) if implausible else None)
     emit = run.voice.emit
     if emit is not None and run.result is None:
         refunded = held.tokens - usage.input - usage.output
@@ -148,14 +148,14 @@ def settle_usage(reported: Usage | None, known: Evidence) -> Usage:
     if not isinstance(reported, Usage):  # none at all, or nothing that can be read
         return Usage(known.booked, known.metered(), estimated=True)
     sure = type(reported.input) is int and reported.input >= known.estimate * _SURELY
-    given = _plausible(reported.input, 0 if sure else known.least_input(), known.estimate)
-    written = _plausible(reported.output, known.size / _CHARS_PER_TOKEN_AT_MOST - 4, known.size)
+    given = _check_figure(reported.input, 0 if sure else known.least_input(), known.estimate)
+    written = _check_figure(reported.output, known.size / _CHARS_PER_TOKEN_AT_MOST - 4, known.size)
     whole_input = known.booked if given is None else given
     whole_output = known.metered() if written is None else written
     parts = (
-        _within(reported.cache_read, whole_input),
-        _within(reported.cache_write, whole_input),
-        _within(reported.reasoning, whole_output),
+        _check_part(reported.cache_read, whole_input),
+        _check_part(reported.cache_write, whole_input),
+        _check_part(reported.reasoning, whole_output),
     )
     is_whole = type(reported.estimated) is bool and all(part is not None for part in (given, written, *parts))
     if not (is_whole and given is reported.input and written is reported.output):
@@ -177,7 +177,7 @@ def _evidence(
         booking.input,
         attempt.size,
         attempt.count_output,
-        lambda: _least_input(run, view, system_prompt),
+        lambda: _count_least_input(run, view, system_prompt),
         None if run.plan.usage_is_billed else lambda given: _limit_cached_tokens(run, given, booking.estimate),
     )
 
@@ -231,7 +231,7 @@ def _dispute_bill(run: Run, price: Price, usage: Usage, info: ReplyInfo, money: 
 def _info_of(run: Run, price: Price, end: StreamEnd | None, sent: Sequence[Message], usage: Usage) -> ReplyInfo | None:
     """What a reply says of itself, with our own count of sound and pictures where it knows of none."""
     info = None if end is None else end.info
-    return _with_media(info, sent, usage) if price.prices_media and run.transcript.picture_bytes else info
+    return _add_media_counts(info, sent, usage) if price.prices_media and run.transcript.picture_bytes else info
 
 
 def cost_of(price: Price, usage: Usage, info: ReplyInfo | None) -> int:
@@ -250,30 +250,30 @@ def cost_of(price: Price, usage: Usage, info: ReplyInfo | None) -> int:
     return min(money, SATURATED)
 
 
-def _with_media(info: ReplyInfo | None, sent: Sequence[Message], usage: Usage) -> ReplyInfo:
+def _add_media_counts(info: ReplyInfo | None, sent: Sequence[Message], usage: Usage) -> ReplyInfo:
     info = ReplyInfo() if info is None else info
     media, ours = info.media or Media(), media_in(sent)
-    audio = _within(media.audio_input, usage.input) or min(ours.audio_input, usage.input)
-    image = _within(media.image_input, usage.input - audio) or min(ours.image_input, usage.input - audio)
+    audio = _check_part(media.audio_input, usage.input) or min(ours.audio_input, usage.input)
+    image = _check_part(media.image_input, usage.input - audio) or min(ours.image_input, usage.input - audio)
     return replace(info, media=replace(media, audio_input=audio, image_input=image))
 
 
 def _cap_media_counts(media: Media, usage: Usage) -> Media:
     """Counts of sound and pictures that can be true: together they are not more than the call has used."""
-    audio = _within(media.audio_input, usage.input) or 0
-    image = _within(media.image_input, usage.input - audio) or 0
-    spoken = _within(media.audio_output, usage.output) or 0
+    audio = _check_part(media.audio_input, usage.input) or 0
+    image = _check_part(media.image_input, usage.input - audio) or 0
+    spoken = _check_part(media.audio_output, usage.output) or 0
     return Media(
         audio,
-        _within(media.audio_cached, audio) or 0,
+        _check_part(media.audio_cached, audio) or 0,
         spoken,
         image,
-        _within(media.image_cached, image) or 0,
-        _within(media.image_output, usage.output - spoken) or 0,
+        _check_part(media.image_cached, image) or 0,
+        _check_part(media.image_output, usage.output - spoken) or 0,
     )
 
 
-def _plausible(given: object, least: float, estimate: int) -> int | None:
+def _check_figure(given: object, least: float, estimate: int) -> int | None:
     """The figure, when it is a whole number that is not too low; booleans, NaN, text and negatives are not."""
     if type(given) is float and math.isfinite(given):
         given = math.ceil(given)
@@ -282,7 +282,7 @@ def _plausible(given: object, least: float, estimate: int) -> int | None:
     return min(given, SATURATED)
 
 
-def _within(part: object, whole: int) -> int | None:
+def _check_part(part: object, whole: int) -> int | None:
     return part if type(part) is int and 0 <= part <= whole else None
 
 
@@ -299,7 +299,7 @@ def _limit_cached_tokens(run: Run, given: int, estimate: int) -> int:
     return min(given, max(most, int(known / max(1, estimate) * given * _CACHE_SLACK) + _CACHE_BLOCK))
 
 
-def _least_input(run: Run, view: Sequence[Message], system_prompt: str | None) -> int:
+def _count_least_input(run: Run, view: Sequence[Message], system_prompt: str | None) -> int:
     """The fewest tokens the prompt can have: one for eight characters of its texts and calls."""
     if system_prompt is None:
         system_prompt = run.plan.system_prompt

@@ -13,7 +13,7 @@ from math import inf
 from typing import TYPE_CHECKING
 
 from glidepath._wire import Record, Value
-from glidepath.ask.booking import amount
+from glidepath.ask.booking import worst_case_amount
 from glidepath.ask.metered import MeteredCall
 from glidepath.errors import GlidepathError, ModelError, describe_error
 from glidepath.ledger import pico
@@ -82,7 +82,7 @@ async def side_call(run: Run, question: SideQuestion, account: SideAccount) -> S
         if run.journal is not None:
             # Before it goes out, as for a turn: after a crash its worst case is charged.
             with suppress(Touchdown):  # the run is coming down, which is seen below
-                later = run.journal.asking(call.booking)
+                later = run.journal.record_model_call(call.booking)
                 if later is not None:
                     await later
         if run.watch.is_halted() or run.result is not None:
@@ -95,7 +95,7 @@ async def side_call(run: Run, question: SideQuestion, account: SideAccount) -> S
         failed = True
         raise
     except BaseException:  # the task was cancelled
-        attempt.let_go()
+        attempt.abandon()
         raise
     finally:
         usage = _settle(run, call, account, failed=failed)
@@ -124,7 +124,7 @@ def _reserve_call(run: Run, question: SideQuestion, account: SideAccount, size: 
     cap = min(question.max_output_tokens, left)
     dear = inf if account.max_cost is None else pico(account.max_cost, field="max_cost") - account.money
     while cap >= min(LEAST_OUTPUT, question.max_output_tokens):
-        call = MeteredCall.reserve(run, size, cap) if amount(run, size, cap).money <= dear else None
+        call = MeteredCall.reserve(run, size, cap) if worst_case_amount(run, size, cap).money <= dear else None
         if call is not None:
             return call
         cap //= 2
@@ -143,7 +143,7 @@ async def _stream_call(run: Run, call: MeteredCall) -> None:
             await call.stream(_NoWatch(run))
     except Exception as error:
         if limit.expired():
-            call.attempt.let_go()
+            call.attempt.abandon()
             raise SideRefused(f"the model did not answer within {seconds:.0f} s") from None
         if not isinstance(error, ModelError):
             log_error(run, f"model {run.plan.model_name!r}", error)
@@ -166,7 +166,7 @@ def _settle(run: Run, call: MeteredCall, account: SideAccount, *, failed: bool) 
 def _wake(run: Run) -> None:
     """Something happened outside the run's own task: wake the listeners."""
     if run.watch.consumer is not None:
-        run.watch.consumer.ring()
+        run.watch.consumer.wake_consumer()
 
 
 class _NoWatch:

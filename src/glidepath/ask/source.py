@@ -22,8 +22,8 @@ class Source(Protocol):
     """Where a tree of meters draws from; it is in `meter.tree.source`.
 
     Contract: `draw` makes the root's caps larger, by as much as there is, never by more than was taken out of the
-    budget elsewhere; it waits while what is in flight elsewhere may come back. `pace` returns when a model may be
-    called. Both raise `Touchdown` when the place where the budget is kept fails. `refused` says what the last draw
+    budget elsewhere; it waits while what is in flight elsewhere may come back. `wait_for_pace` returns when a model may
+    be called. Both raise `Touchdown` when the place where the budget is kept fails. `refused` says what the last draw
     was refused for; None after one that was not. `nearly_empty` names the budget when little is left of it.
     """
 
@@ -67,7 +67,7 @@ async def draw_start(run: Run, asked: Amount, around: tuple[Meter, ...]) -> None
     await _wait_interruptibly(run, run.meter.tree.source.draw(run, asked, asked, around=around))
 
 
-async def pace(run: Run, tokens: int) -> None:
+async def wait_for_pace(run: Run, tokens: int) -> None:
     """Wait until the model may be called; raises `Touchdown` when the run is interrupted meanwhile."""
     try:
         await _wait_interruptibly(run, run.meter.tree.source.pace(run, tokens))

@@ -9,11 +9,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from glidepath.ask.attempt import classify_broken_stream
-from glidepath.ask.booking import shape_view, source
+from glidepath.ask.booking import collect_view_source, shape_view
 from glidepath.ask.metered import MeteredCall
-from glidepath.messages import StopReason, ToolResultMessage, UserMessage, visible
+from glidepath.messages import StopReason, ToolResultMessage, UserMessage, is_visible
 from glidepath.resilience import BreakerState
-from glidepath.run import interruptible
+from glidepath.run import await_interruptibly
 
 if TYPE_CHECKING:
     from glidepath.run import Run
@@ -32,8 +32,8 @@ def recall(run: Run) -> None:
         return
     if upto < len(run.transcript.messages) and type(run.transcript.messages[upto]) is ToolResultMessage:
         return  # the transcript is not the one it was made from
-    run.transcript.stand_in(strategy.restore(text, upto))
-    messages, sizes, _ = source(run)
+    run.transcript.set_checkpoint(strategy.restore(text, upto))
+    messages, sizes, _ = collect_view_source(run)
     run.set_view(list(messages), sum(sizes))
 
 
@@ -44,7 +44,7 @@ async def summarize_view(run: Run, budget: int) -> bool:
     plan, strategy = run.plan, run.plan.strategy
     room = (run.transcript.view_tokens if plan.context_window is None else plan.context_window) * 3 // 4
     asked: Any = strategy
-    messages, sizes = run.transcript.shapeable()
+    messages, sizes = run.transcript.list_shapeable()
     request = asked.checkpoint_request(messages, sizes, budget, run.transcript.pinned, room, run.transcript.checkpoint)
     if request is None or plan.health.state is not BreakerState.CLOSED:
         return False
@@ -56,11 +56,11 @@ async def summarize_view(run: Run, budget: int) -> bool:
     await call.note()
     text = await _write_summary(run, request, call)
     transcript, before = run.transcript, run.transcript.checkpoint
-    transcript.stand_in(asked.checkpoint_from(text, request) or before)
+    transcript.set_checkpoint(asked.checkpoint_from(text, request) or before)
     helped = transcript.checkpoint is not before and shape_view(run, budget, "summarize")
     transcript.judge_checkpoint(helped=helped)
     if not helped:
-        transcript.stand_in(before)
+        transcript.set_checkpoint(before)
         return False
     home: Any = run.guards.home
     home.setdefault(HOME, {})[KEY] = {"text": text.strip(), "upto": request.upto}
@@ -78,16 +78,16 @@ async def _write_summary(run: Run, request: Any, call: MeteredCall) -> str:
         failed = not await _stream_summary(run, call)
     finally:
         call.settle(run.spend.pay, failed=failed)
-    useless = failed or attempt.stop_reason() is StopReason.REFUSAL or not visible(attempt.text)
+    useless = failed or attempt.stop_reason() is StopReason.REFUSAL or not is_visible(attempt.text)
     return "" if useless else attempt.text
 
 
 async def _stream_summary(run: Run, call: MeteredCall) -> bool:
     """Whether there was an answer. Raises `Touchdown` when the run is interrupted."""
     try:
-        await interruptible(call.stream(), run.watch)
+        await await_interruptibly(call.stream(), run.watch)
     except BaseException as error:
         return classify_broken_stream(run, call.attempt, error, "the stream of a checkpoint") is None
     finally:
-        run.watch.calm()
+        run.watch.end_wait()
     return True

@@ -9,7 +9,7 @@ from glidepath._wire import replace
 from glidepath.errors import describe_error
 from glidepath.events import ContextShaped
 from glidepath.messages import AssistantMessage, Message, ReasoningBlock, codec
-from glidepath.run import HookFault, Opinion, about, opinion, report, take_all, to_read
+from glidepath.run import HookFault, Opinion, ask_until_opinion, make_context, report, take_all, to_read
 from glidepath.run.hooks import ToRead
 from glidepath.run.prefix import broke_prefix, has_same_prefix
 from glidepath.spi import OverflowContext, TransformContext
@@ -21,7 +21,7 @@ COMPACTED = "the context was compacted"
 MOST_SHOWN = 1_000_000  # messages of a view that a plugin makes
 
 
-def own_items(messages: list[Message], plan: Plan) -> list[Message]:
+def drop_foreign_reasoning(messages: list[Message], plan: Plan) -> list[Message]:
     """The messages without the reasoning items of other vendors; the same list when there are none.
 
     An item belongs to a model that wrote it itself, or whose vendor wrote it. A message that was nothing else is left
@@ -53,9 +53,9 @@ def transform_if_needed(
     if context is None:
         plan = run.plan
         parts = {"system_prompt": plan.system_prompt, "model_id": plan.model_id, "estimator": plan.estimator}
-        context = about(run, TransformContext, messages=messages, **parts)
+        context = make_context(run, TransformContext, messages=messages, **parts)
     context = replace(context, iteration=turn.iterations, messages=messages)
-    heard = opinion(run, "context_transform", voices, context)
+    heard = ask_until_opinion(run, "context_transform", voices, context)
     if heard is None and view is transcript.view and not transcript.sent_view:
         transcript.record_sent_unchanged()
         return None
@@ -80,11 +80,11 @@ async def _transform_rest(
         try:
             if said.fault is not None:
                 raise said.fault
-            view, tokens = _usable(run, said.answer)
+            view, tokens = _check_view(run, said.answer)
             context = replace(context, messages=ToRead(view))
         except HookFault as fault:
             report(run, "context_transform", said.name, fault, "skipped")
-        heard = opinion(run, "context_transform", voices, context)
+        heard = ask_until_opinion(run, "context_transform", voices, context)
     transcript = run.transcript
     before: Sequence[Message] = transcript.sent_view
     if view is transcript.view:
@@ -103,13 +103,13 @@ async def recover_from_overflow(run: Run) -> bool:
     """Whether a plugin made a smaller view after an overflow; the first that does is used."""
     hook, voices = "context_overflow_recovery", iter(run.hooks.context_overflow_recovery)
     messages, tokens = to_read(run, run.transcript.view), run.transcript.input_tokens()
-    context = about(run, OverflowContext, messages=messages, estimated_tokens=tokens)
-    heard = opinion(run, hook, voices, context)
+    context = make_context(run, OverflowContext, messages=messages, estimated_tokens=tokens)
+    heard = ask_until_opinion(run, hook, voices, context)
     while heard is not None and (said := await heard) is not None:
         try:
             if said.fault is not None:
                 raise said.fault
-            smaller, after = _usable(run, said.answer)
+            smaller, after = _check_view(run, said.answer)
             before = sum(map(run.plan.size_of, run.transcript.view))
             if after < before:
                 run.set_view(list(smaller), after)
@@ -118,11 +118,11 @@ async def recover_from_overflow(run: Run) -> bool:
                 return True
         except HookFault as fault:
             report(run, hook, said.name, fault, "skipped")
-        heard = opinion(run, hook, voices, context)
+        heard = ask_until_opinion(run, hook, voices, context)
     return False
 
 
-def _usable(run: Run, answer: object) -> tuple[Sequence[Message], int]:
+def _check_view(run: Run, answer: object) -> tuple[Sequence[Message], int]:
     """What a plugin wants the model to see, no call without its result, and its size."""
     try:
         if isinstance(answer, str) or not isinstance(answer, Sequence):

@@ -35,11 +35,11 @@ def main(argv: Sequence[str] | None = None, world: CliContext | None = None) -> 
     except OSError as error:
         here.close_quietly()
         where = f" ({error.filename})" if error.filename else ""
-        here.complain(f"{_what(error)}: {error.strerror or error}{where}")
+        here.complain(f"{_describe_os_error(error)}: {error.strerror or error}{where}")
         return 1
 
 
-def _what(error: OSError) -> str:
+def _describe_os_error(error: OSError) -> str:
     """A full disk or a dead terminal concerns the output: only that is written without asking."""
     return "a file cannot be used" if error.filename else "the output cannot be written"
 

@@ -13,17 +13,17 @@ from pathlib import Path
 from typing import Any
 
 from glidepath.agent import Agent, ExecutionMode, Limits
-from glidepath.agent.discovery import available, load_installed
+from glidepath.agent.discovery import list_entry_points, load_installed
 from glidepath.cli.instructions import AGENTS, project_instructions
 from glidepath.cli.layers import Known, LoadedSettings
 from glidepath.cli.settings import SETTINGS
-from glidepath.cli.stores import NO_STORE, make_store, redacting, store_path
+from glidepath.cli.stores import NO_STORE, add_redaction, make_store, store_path
 from glidepath.cli.world import CliContext
 from glidepath.errors import ConfigurationError, describe_error, install_line
 from glidepath.guards import GuardrailsConfig
 from glidepath.texts import Texts
 from glidepath.tools import Tool, tool
-from glidepath.tools.advice import closest
+from glidepath.tools.advice import find_closest
 from glidepath.workspace import Workspace
 
 EMBEDDED = ("local:", "local:smollm2")
@@ -60,9 +60,9 @@ def make_agent(
         fields["fallback_models"] = tuple(make_model(one, world) for one in fields["fallback_models"])
     if fields.get("store"):
         named = fields["store"]
-        fields["store"] = None if named == NO_STORE else redacting(make_store(named, world), settings, world)
+        fields["store"] = None if named == NO_STORE else add_redaction(make_store(named, world), settings, world)
     if settings.get("telemetry.otel"):
-        plugins = (_telemetry(settings), *plugins)
+        plugins = (_set_up_telemetry(settings), *plugins)
     if plugins:
         fields["plugins"] = (*fields.get("plugins", ()), *plugins)
     told = project_instructions(world, wanted=settings.get("agents_md") is not False)
@@ -74,10 +74,10 @@ def make_agent(
     try:
         return Agent(**fields)
     except ConfigurationError as error:
-        raise ConfigurationError(_in_our_words(str(error))) from error
+        raise ConfigurationError(_rephrase_error(str(error))) from error
 
 
-def _telemetry(settings: LoadedSettings) -> Any:
+def _set_up_telemetry(settings: LoadedSettings) -> Any:
     """Set up the OpenTelemetry SDK and return the plugin."""
     try:
         from glidepath.otel import OpenTelemetry
@@ -109,7 +109,7 @@ def _offer_little(settings: LoadedSettings, world: CliContext) -> None:
         )
 
 
-def _in_our_words(text: str) -> str:
+def _rephrase_error(text: str) -> str:
     """The error, with the command-line fix instead of the Python one."""
     for said, name, figures in re.findall(r"(prices=\{('.*?'|\".*?\"): \((.*?)\)\})", text):
         prices = {literal_eval(name): ["0", "0"] if figures == "0, 0" else ["3", "15"]}
@@ -215,7 +215,7 @@ def make_tools(settings: LoadedSettings, world: CliContext) -> tuple[Tool, ...]:
         workspace = Workspace(
             workspace_folder(settings, world),
             allow_protected=allowed,
-            protect=_own_files(settings, world),
+            protect=_list_own_files(settings, world),
             secrets=settings.get("secret_files"),
         )
         approve, home = settings["approve"] != "all", settings.get("shell_home")
@@ -227,18 +227,18 @@ def make_tools(settings: LoadedSettings, world: CliContext) -> tuple[Tool, ...]:
             shell_home=None if home is None else world.folder / Path(home).expanduser(),
         )
         made = {item.name: item for item in tools}
-        _tell_of_the_sandbox(made.get("shell"), world)
+        _note_missing_sandbox(made.get("shell"), world)
     return tuple(made[name] if name in made else _load_tool(name, world) for name in names)
 
 
-def _own_files(settings: LoadedSettings, world: CliContext) -> list[Path]:
+def _list_own_files(settings: LoadedSettings, world: CliContext) -> list[Path]:
     """Files that decide about this run or the next one: the configuration, and the store with its approvals."""
     files = [settings.file] if settings.file is not None else []
     store = store_path(settings.get("store") or NO_STORE, world)
     return files if store is None else [*files, store, Path(f"{store}-wal"), Path(f"{store}-shm")]
 
 
-def _tell_of_the_sandbox(shell: Tool | None, world: CliContext) -> None:
+def _note_missing_sandbox(shell: Tool | None, world: CliContext) -> None:
     from glidepath.workspace.shell import NO_SANDBOX
 
     reason = (shell.approval_reason or "") if shell is not None else ""
@@ -255,10 +255,10 @@ def _load_tool(name: str, world: CliContext) -> Tool:
     if name.startswith("python:"):
         found = find_object(name, world)
         return found if isinstance(found, Tool) else tool(found)
-    if name not in available("tools"):
-        meant = _SAME.get(name.lower()) or closest(name, TOOL_NAMES)
+    if name not in list_entry_points("tools"):
+        meant = _SAME.get(name.lower()) or find_closest(name, TOOL_NAMES)
         hint = f"; did you mean {meant!r}?" if meant else "."
-        others = ", ".join([*TOOL_NAMES, *available("tools")])
+        others = ", ".join([*TOOL_NAMES, *list_entry_points("tools")])
         raise ConfigurationError(
             f"tools: there is no tool {name!r}{hint} The tools are {others}, or python:MODULE:FUNCTION for one of yours"
         )

@@ -33,7 +33,7 @@ async def decide(
     always: AlwaysAllowed | None = None,
 ) -> dict[str, Any] | None:
     """A decision for every pending call; None if nobody can be asked, and the run stays paused."""
-    if settings["approve"] == "ask" and settings["output_format"] == "text" and somebody(world):
+    if settings["approve"] == "ask" and settings["output_format"] == "text" and has_person(world):
         getattr(screen, "pause", screen.close)()
     elif settings["approve"] == "ask":
         return None
@@ -51,17 +51,19 @@ async def decide(
     return await decisions_about(asked, settings["approve"], world, caught, always)
 
 
-def somebody(world: CliContext) -> bool:
+def has_person(world: CliContext) -> bool:
     """True if a person can be asked."""
     return world.is_terminal(world.stdin) and world.is_terminal(world.stderr)
 
 
 def is_sandboxed(pending: PendingCall, tools: Iterable[Any]) -> bool:
     """True if the tool is known to run in a sandbox. A tool of an agent below may have the name of one of these."""
-    from glidepath.run.paused_children import waits_in
+    from glidepath.run.paused_children import find_call_of_child
     from glidepath.workspace import runs_in_sandbox
 
-    return not waits_in(pending) and any(tool.name == pending.call.name and runs_in_sandbox(tool) for tool in tools)
+    return not find_call_of_child(pending) and any(
+        tool.name == pending.call.name and runs_in_sandbox(tool) for tool in tools
+    )
 
 
 async def decisions_about(
@@ -84,12 +86,12 @@ async def decisions_about(
             )
         if draft:
             world.note(draft)
-        return await _line(prompt, world, caught, keys, decides=decides)
+        return await _read_line(prompt, world, caught, keys, decides=decides)
 
     decisions = {}
     known = AlwaysAllowed() if always is None else always
     for one in asked:
-        if not known.covers(one.pending, one.tools):
+        if not known.is_covered(one.pending, one.tools):
             world.note("")
         decision = await consult(one, screen_size(world.stderr), ask, always=known)
         if decision is None:
@@ -101,7 +103,7 @@ async def decisions_about(
 _ANSI = {"green": "\x1b[32m", "red": "\x1b[31m", "dim": "\x1b[2m"}
 
 
-async def _line(
+async def _read_line(
     prompt: str, world: CliContext, caught: Caught, keys: Sequence[str] = (), *, decides: bool = False
 ) -> str | None:
     """One line typed after the prompt, or one of the keys; None at the end of input or when a signal came first."""

@@ -8,7 +8,7 @@ from textwrap import wrap
 from typing import Any, Protocol
 
 from glidepath._wire import Value
-from glidepath.cli.file_changes import ASKED, Change, NoChange, difference
+from glidepath.cli.file_changes import ASKED, Change, NoChange, format_difference
 from glidepath.cli.shown import escape_invisible, size_of
 from glidepath.outcome import PendingCall
 from glidepath.run import Decision, approve, deny
@@ -67,13 +67,13 @@ async def consult(
     A call that `always` covers is allowed without asking.
     """
     columns, lines = size
-    if always is not None and always.covers(one.pending, one.tools):
+    if always is not None and always.is_covered(one.pending, one.tools):
         return approve()
     if one.pending.form is not None:
         from glidepath.cli.forms import fill_in
 
         return await fill_in(one.pending, columns - 1, ask)
-    rows = question(one, columns - 1)
+    rows = format_question(one, columns - 1)
     room = max(lines - _KEPT_FREE, _FEWEST)
     shown = 0
     while len(rows) - shown > room:
@@ -135,7 +135,7 @@ async def _allow_always(
     return approve()
 
 
-def refusal(decision: Decision) -> str:
+def describe_refusal(decision: Decision) -> str:
     """What a person sees of their refusal."""
     words = escape_invisible(" ".join(decision.text.split()))
     return f"Refused. The model is told why: {words}" if words else "Refused."
@@ -164,13 +164,13 @@ async def _ask_edited_arguments(
         draft = said.strip()
 
 
-def question(one: ApprovalAsked, width: int) -> list[str]:
+def format_question(one: ApprovalAsked, width: int) -> list[str]:
     """The question about a call, in rows: who wants it, whether there is a sandbox, and every argument in full."""
     from glidepath.workspace.shell import NO_SANDBOX, SANDBOXED
 
     where = SANDBOXED if one.sandboxed else "no sandbox: it runs as you"
     where = "in the workspace" if one.change is not None else where
     usual = [*_USUAL_REASONS, SANDBOXED, *([one.pending.reason] if one.pending.reason.startswith(NO_SANDBOX) else [])]
-    rows = difference(one.change, width) if isinstance(one.change, Change) else None
+    rows = format_difference(one.change, width) if isinstance(one.change, Change) else None
     fate = [] if not isinstance(one.change, NoChange) or not one.change.why else [f"  {one.change.why}"]
     return question_rows(one.pending, width, who=one.who, where=where, usual=usual, arguments=rows) + fate

@@ -9,7 +9,7 @@ from glidepath.cli.settings import SETTINGS
 from glidepath.quantities import format_seconds, parse_int
 
 
-def whole_number(text: str) -> int:
+def parse_whole_number(text: str) -> int:
     """A whole number as people write it, such as 10k; raises what argparse expects."""
     number = parse_int(text)
     if not isinstance(number, int):

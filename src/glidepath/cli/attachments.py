@@ -30,7 +30,7 @@ ASIDE = "sent along"
 """The origin of what goes with a message and was neither typed nor named: what a command printed, a reply cut off."""
 
 
-def picture(path: Path) -> ImageBlock:
+def load_picture(path: Path) -> ImageBlock:
     """A picture from a file; raises `ConfigurationError`."""
     kind = _KINDS.get(path.suffix.lower())
     if kind is None:
@@ -44,14 +44,14 @@ def picture(path: Path) -> ImageBlock:
     return ImageBlock(kind, data=data)
 
 
-def with_pictures(text: str, pictures: Sequence[ImageBlock], more: Sequence[TextBlock] = ()) -> str | UserMessage:
+def attach_pictures(text: str, pictures: Sequence[ImageBlock], more: Sequence[TextBlock] = ()) -> str | UserMessage:
     """A message with pictures and with text that others wrote; the bare text without any."""
     return UserMessage((*pictures, TextBlock(text), *more)) if pictures or more else text
 
 
 def load_pictures(names: Sequence[str], world: CliContext) -> list[ImageBlock]:
     """The pictures that `-i` names, for the first message of a chat; a note says so. Raises `ConfigurationError`."""
-    found = [picture(world.folder / name) for name in names]
+    found = [load_picture(world.folder / name) for name in names]
     for name, one in zip(names, found, strict=True):
         world.note(f"{name}: a picture of {len(one.data or b''):,} bytes, sent with your first message")
     return found
@@ -62,7 +62,7 @@ def read_typed_part(text: str) -> str:
     return text[: min([at for mark in _SENT_ALONG if (at := text.find(f"\n\n{mark}")) >= 0], default=len(text))]
 
 
-def with_files(
+def attach_files(
     text: str, workspace: Workspace, along: Sequence[str | ImageBlock] = (), origin: str = ""
 ) -> tuple[str | UserMessage, list[str]]:
     """What is sent for a text in which files are named with @, and a line about each of them.
@@ -76,7 +76,7 @@ def with_files(
     pictures = [one for one in along if isinstance(one, ImageBlock)]
     said: list[str] = []
     for name in dict.fromkeys(match[1] or match[2] for match in _NAMED.finditer("" if origin else text)):
-        path = _existing(name, workspace)
+        path = _find_existing_path(name, workspace)
         if path is None:
             if _is_folder(name, workspace):
                 said.append(f"@{name}: a folder, sent as a word: name a file in it")
@@ -108,10 +108,10 @@ def with_files(
     pieces += [TextBlock(f"\n\n{one}", (ASIDE,)) for one in along if isinstance(one, str)]
     if origin:
         return UserMessage((*pictures, TextBlock(text), *pieces), origins=(origin,)), said
-    return with_pictures(text, pictures, pieces), said
+    return attach_pictures(text, pictures, pieces), said
 
 
-def _existing(name: str, workspace: Workspace) -> str | None:
+def _find_existing_path(name: str, workspace: Workspace) -> str | None:
     """The path that was meant: punctuation after it in a sentence is not part of it."""
     for path in (name, name.rstrip(_STOPS)):
         try:

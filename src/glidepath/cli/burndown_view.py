@@ -11,7 +11,7 @@ from decimal import Decimal, InvalidOperation
 from typing import TYPE_CHECKING, Any
 
 from glidepath.burndown import Burn, text_burndown
-from glidepath.cli.status import clip
+from glidepath.cli.status import clip_line
 from glidepath.cli.world import CliContext
 from glidepath.errors import ConfigurationError
 from glidepath.ledger import dollars
@@ -38,12 +38,12 @@ async def plot_session(session: str, store: SessionStore, world: CliContext) -> 
     """Print what was left of each limit after each turn, or after each message of a session that has several."""
     from glidepath.sessions.archive import read_journal
 
-    journal = await read_journal(store, _of_a_run(session, "--plot"))
+    journal = await read_journal(store, _check_not_a_team(session, "--plot"))
     runs, limits = _runs(session, journal), _limits(journal)
     if not runs:
         world.note("nothing has been used yet, so there is nothing to plot")
         return 0
-    lines = _of_messages(runs, limits) if len(runs) > 1 else _of_turns(runs[0], limits)
+    lines = _format_messages(runs, limits) if len(runs) > 1 else _format_turns(runs[0], limits)
     world.write("".join(f"{line}\n" for line in lines))
     return 0
 
@@ -53,7 +53,7 @@ async def show_json(options: argparse.Namespace, store: SessionStore, world: Cli
     from glidepath import _wire
     from glidepath.sessions.archive import read_journal
 
-    session = _of_a_run(options.session, "--json")
+    session = _check_not_a_team(options.session, "--json")
     journal = await read_journal(store, session)
     folded, last = journal.folded, options.limit
     messages = folded.messages if last is None else folded.messages[max(len(folded.messages) - max(last, 0), 0) :]
@@ -78,15 +78,15 @@ def burndown_json(session: str, journal: StoredJournal) -> list[dict[str, Any]]:
                     "turn": None if landing else moment.own_turns,
                     **{name.replace(" ", "_"): _amount_at(run, moment, kind) for name, _, kind in _KINDS},
                 }
-                for moment, landing in _landings(run)
+                for moment, landing in _mark_landings(run)
             ],
         }
         for run in _runs(session, journal)
     ]
 
 
-def _of_turns(run: Flown, limits: Mapping[str, float]) -> list[str]:
-    labels = ["landing" if landing else f"turn {moment.own_turns:>4}" for moment, landing in _landings(run)]
+def _format_turns(run: Flown, limits: Mapping[str, float]) -> list[str]:
+    labels = ["landing" if landing else f"turn {moment.own_turns:>4}" for moment, landing in _mark_landings(run)]
     last = run.last
     notes = {"turns": ", child agents included"} if last.turns - last.carried.turns != last.own_turns else {}
     burns = [
@@ -97,10 +97,12 @@ def _of_turns(run: Flown, limits: Mapping[str, float]) -> list[str]:
     return [*text_burndown(burns, labels=labels), *_explain_missing_price([run])]
 
 
-def _of_messages(runs: Sequence[Flown], limits: Mapping[str, float]) -> list[str]:
+def _format_messages(runs: Sequence[Flown], limits: Mapping[str, float]) -> list[str]:
     """One row a message: what it left of each limit, which is its own or the whole conversation's."""
     wide = len(str(len(runs)))
-    labels = [f"message {number:>{wide}} {clip(_in_line(run.task), _TASK)}" for number, run in enumerate(runs, 1)]
+    labels = [
+        f"message {number:>{wide}} {clip_line(_join_lines(run.task), _TASK)}" for number, run in enumerate(runs, 1)
+    ]
     burns = []
     for name, field, kind in _KINDS:
         if kind == "money" and not all(run.priced for run in runs):
@@ -120,7 +122,7 @@ def _explain_missing_price(runs: Sequence[Flown]) -> list[str]:
     return [] if all(run.priced for run in runs) else ["", "dollars: unknown, because the model has no price"]
 
 
-def _landings(run: Flown) -> list[tuple[WhatIfMoment, bool]]:
+def _mark_landings(run: Flown) -> list[tuple[WhatIfMoment, bool]]:
     """The replies, and whether each is one of a landing."""
     before = [0, *[moment.landing_calls for moment in run.moments]]
     return [(moment, moment.landing_calls > earlier) for moment, earlier in zip(run.moments, before, strict=False)]
@@ -137,7 +139,7 @@ def _figures(run: Flown, kind: str) -> list[float]:
     return [float(_amount_at(run, moment, kind) or 0) for moment in run.moments]
 
 
-def _of_a_run(session: str, flag: str) -> str:
+def _check_not_a_team(session: str, flag: str) -> str:
     if session.startswith("team:"):
         raise ConfigurationError(f"{flag}: {session} is a team; name the session of one of its members")
     return session
@@ -159,5 +161,5 @@ def _limits(journal: StoredJournal) -> dict[str, float]:
     return found
 
 
-def _in_line(text: str) -> str:
+def _join_lines(text: str) -> str:
     return " ".join(text.split())

@@ -17,11 +17,11 @@ from typing import TYPE_CHECKING, Any
 from glidepath._wire import Value, WireError, decode, encode, replace
 from glidepath.cli.attachments import read_typed_part
 from glidepath.cli.layers import Known, LoadedSettings
-from glidepath.cli.notes import describe_outcome, next_run_line
-from glidepath.cli.session_names import choose_session, decode_place, keep_file, short
+from glidepath.cli.notes import describe_outcome, make_next_run_command
+from glidepath.cli.session_names import choose_session, decode_place, keep_file, shorten_id
 from glidepath.cli.shown import call_line, escape_invisible, width_of
-from glidepath.cli.status import clip
-from glidepath.cli.stores import make_store, on_store, redacting
+from glidepath.cli.status import clip_line
+from glidepath.cli.stores import add_redaction, make_store, on_store
 from glidepath.cli.world import CliContext, screen_size
 from glidepath.errors import ConfigurationError, StoreError
 
@@ -63,7 +63,7 @@ def keep_card(session: Session, said: str | UserMessage, model: str, settings: L
     first = next((message for message in session.messages if message.role == "user"), said)
     words = read_typed_part(first if isinstance(first, str) else first.text)
     card = ChatCard(
-        model=_without_secret(model),
+        model=_drop_if_secret(model),
         folder=str(folder),
         tools=settings.known["tools"].typed if "tools" in settings.known else "",
         first="" if settings.get("redact") else known.first or " ".join(words.split())[:_WORDS],
@@ -76,14 +76,14 @@ def keep_run_card(session: str | None, settings: LoadedSettings, folder: Path) -
     if session is None:
         return
     known, typed = card_of(session), settings.known["tools"].typed if "tools" in settings.known else ""
-    model = _without_secret(str(settings.get("model") or ""))
+    model = _drop_if_secret(str(settings.get("model") or ""))
     _keep(session, replace(known, model=model, folder=str(folder), tools=typed or known.tools), known)
 
 
-def _without_secret(model: str) -> str:
-    from glidepath.cli.commands.config_command import HIDDEN, plain
+def _drop_if_secret(model: str) -> str:
+    from glidepath.cli.commands.config_command import HIDDEN, to_safe_json
 
-    return "" if HIDDEN in str(plain(model)) else model
+    return "" if HIDDEN in str(to_safe_json(model)) else model
 
 
 def _keep(session: str, card: ChatCard, known: ChatCard) -> None:
@@ -91,7 +91,7 @@ def _keep(session: str, card: ChatCard, known: ChatCard) -> None:
         keep_file(_place(session), encode(card))
 
 
-def card_flags(session: str, settings: LoadedSettings) -> list[str]:
+def make_session_flags(session: str, settings: LoadedSettings) -> list[str]:
     """The flags to add to those of this command line for the model and the tools that a session was held with."""
     card = card_of(session)
     model = [] if card.model in ("", settings.get("model")) else ["--model", shlex.quote(card.model)]
@@ -133,10 +133,10 @@ async def chat_rows(store: SessionStore, width: int, but: str = "") -> list[str]
         card, known = card_of(entry.session_id), entry.summary
         when = datetime.fromtimestamp(entry.updated).astimezone().strftime(date)
         words = entry.title or card.first or str(known.get("task", ""))
-        folder = _at_home(card.folder, room) if width >= _NARROWEST else ""
-        row = (short(entry.session_id), when, str(known.get("messages", "-")), folder, words)
+        folder = _shorten_home(card.folder, room) if width >= _NARROWEST else ""
+        row = (shorten_id(entry.session_id), when, str(known.get("messages", "-")), folder, words)
         table.append(tuple(escape_invisible(" ".join(cell.split())) for cell in row))  # type: ignore[arg-type]
-    return [clip(row, width) for row in _align_rows(table)]
+    return [clip_line(row, width) for row in _align_rows(table)]
 
 
 def _align_rows(table: list[tuple[str, str, str, str, str]]) -> Iterable[str]:
@@ -146,10 +146,10 @@ def _align_rows(table: list[tuple[str, str, str, str, str]]) -> Iterable[str]:
         yield f"{row}{' ' * (wide[3] - width_of(folder))}  {words}"
 
 
-def _at_home(folder: str, most: int) -> str:
+def _shorten_home(folder: str, most: int) -> str:
     home = str(Path.home())
     near = f"~{folder.removeprefix(home)}" if folder == home or folder.startswith(f"{home}/") else folder
-    return near if width_of(near) <= most else clip(f".../{Path(folder).name}", most)
+    return near if width_of(near) <= most else clip_line(f".../{Path(folder).name}", most)
 
 
 async def chat_list(store: SessionStore, width: int, but: str) -> str:
@@ -181,7 +181,7 @@ def run_to_resume(options: Namespace, settings: LoadedSettings, world: CliContex
     async def look(store: SessionStore, session: str) -> bool:
         ended = await describe_outcome(store, session)
         if ended == "done":
-            more = next_run_line(session, settings)
+            more = make_next_run_command(session, settings)
             world.note(f"nothing ran: this run is already done, and this is its answer; to say more: {more}")
         elif ended == "paused":
             await _check_pending(store, session, settings)
@@ -190,7 +190,7 @@ def run_to_resume(options: Namespace, settings: LoadedSettings, world: CliContex
     return choose_chat(which, settings, world, look) or ""
 
 
-def telling_of_pending(
+def make_pending_notes(
     settings: LoadedSettings, world: CliContext, *, tell: bool = True
 ) -> Callable[[SessionStore, str], Awaitable[bool]]:
     """For `choose_chat`: a note on each call that waited for a decision, because a new task comes instead of one.
@@ -203,7 +203,7 @@ def telling_of_pending(
         if ended in ("", "paused"):
             await _refuse_approved_calls(store, session, settings)
         if ended == "paused" and tell:
-            for one in await _pending(store, session):
+            for one in await _read_pending(store, session):
                 line = call_line(one.call.name, one.call.arguments)
                 world.note(f"given up, because a new task comes instead of a decision: {line}")
         return True
@@ -218,14 +218,14 @@ async def _refuse_approved_calls(store: SessionStore, session: str, settings: Lo
     of_store = settings.copy()
     of_store.known = {key: known for key, known in settings.known.items() if key == "store"}
     for call in await find_approved_calls(store, session):
-        line = " ".join([resume_line(session, of_store), *card_flags(session, of_store)])
+        line = " ".join([resume_line(session, of_store), *make_session_flags(session, of_store)])
         raise ConfigurationError(
             f"{call_line(call.name, call.arguments)} was approved in this session and has not run yet: run it first, "
             f"with: {line}"
         )
 
 
-async def _pending(store: SessionStore, session: str) -> tuple[PendingCall, ...]:
+async def _read_pending(store: SessionStore, session: str) -> tuple[PendingCall, ...]:
     from glidepath.sessions.archive import read_journal
 
     result = (await read_journal(store, session)).folded.result
@@ -237,7 +237,7 @@ async def _check_pending(store: SessionStore, session: str, settings: LoadedSett
     had = card_of(session).tools
     given = [name.rpartition(":")[2] for name in settings.get("tools") or ()]
     before = [name.strip().rpartition(":")[2] for name in had.split(",")]
-    for name in [one.call.name for one in await _pending(store, session)]:
+    for name in [one.call.name for one in await _read_pending(store, session)]:
         if name in before and name not in given:
             raise ConfigurationError(
                 f"a call of {escape_invisible(name)} is waiting in this run and cannot be made without its tool: "
@@ -266,7 +266,7 @@ def choose_chat(
 
     session, works = asyncio.run(find(None)) if store is None else on_store(store, find)
     if not settings.get("model"):
-        settings.known["model"] = Known(_model_of(session, settings, world), f"session {short(session)}")
+        settings.known["model"] = Known(_model_of(session, settings, world), f"session {shorten_id(session)}")
     tools = card_of(session).tools
     if works and tools and not settings.is_set_by_person("tools"):
         world.note(
@@ -277,7 +277,7 @@ def choose_chat(
 
 def _open_store(settings: LoadedSettings, world: CliContext) -> Any:
     name = settings.get("store")
-    return redacting(make_store(str(name), world), settings, world, reads=True) if name else None
+    return add_redaction(make_store(str(name), world), settings, world, reads=True) if name else None
 
 
 def _model_of(session: str, settings: LoadedSettings, world: CliContext) -> str:
@@ -285,10 +285,10 @@ def _model_of(session: str, settings: LoadedSettings, world: CliContext) -> str:
     if card.model.startswith("python:") and "model" in settings.ignored:
         return ""  # code of a folder that is not trusted: the agent's maker says so
     if not card.model:
-        raise ConfigurationError(f"{short(session)} does not know which model it was held with: pass --model NAME")
+        raise ConfigurationError(f"{shorten_id(session)} does not know which model it was held with: pass --model NAME")
     if card.model.startswith("python:") and card.folder != str(world.folder):  # another module of that name, perhaps
         raise ConfigurationError(
-            f"{short(session)} was held with {escape_invisible(card.model)} in {escape_invisible(card.folder)}: "
+            f"{shorten_id(session)} was held with {escape_invisible(card.model)} in {escape_invisible(card.folder)}: "
             "continue it there, or "
             "pass --model NAME"
         )

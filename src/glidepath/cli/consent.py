@@ -8,7 +8,7 @@ from textwrap import fill
 from typing import TYPE_CHECKING, Any, TextIO
 
 from glidepath.cli.folder import CONFIGURATION, Folder
-from glidepath.cli.narrow import effect_of, exceeding
+from glidepath.cli.narrow import effect_of, find_exceeding_keys
 from glidepath.cli.shown import escape_invisible, fold_line, quote_value
 from glidepath.cli.trust import is_trusted, record_of, remember
 from glidepath.cli.world import CliContext, screen_size
@@ -30,31 +30,31 @@ def admit(
     A person is asked when a value in `only` needs trust, there is a terminal, and `ask` is true. Otherwise one line
     says what is ignored.
     """
-    wanted = exceeding(values, folder.path)
+    wanted = find_exceeding_keys(values, folder.path)
     if not wanted or is_trusted(folder):
         return is_trusted(folder), []
     missed = [key for key in wanted if key in only]
     if not missed:
         return False, wanted
-    stream = somebody(world) if ask and not folder.unread else None
+    stream = find_person(world) if ask and not folder.unread else None
     if stream is None:
         world.note(_describe_ignored_settings(folder, missed))
-    elif (yes := agrees(folder, {key: values[key] for key in wanted}, stream, world)) is not None:
+    elif (yes := ask_for_trust(folder, {key: values[key] for key in wanted}, stream, world)) is not None:
         if keep(folder, world, yes) or not yes:
             return True, []
     else:
-        world.note(f"Not trusted: continuing without {_and(missed)} from {_name(folder)}.")
+        world.note(f"Not trusted: continuing without {_join_with_and(missed)} from {_name(folder)}.")
     return False, wanted
 
 
-def somebody(world: CliContext) -> TextIO | None:
+def find_person(world: CliContext) -> TextIO | None:
     """Where a person can be asked; None when nobody types, or nobody would see the question."""
     if not world.is_terminal(world.stdin):
         return None
     return next((stream for stream in (world.stderr, world.stdout) if world.is_terminal(stream)), None)
 
 
-def listing(folder: Folder, wanted: Mapping[str, Any], width: int = _WIDE) -> str:
+def describe_folder(folder: Folder, wanted: Mapping[str, Any], width: int = _WIDE) -> str:
     """What is asked about: every value, in full, and every other file that the answer covers."""
     lines = [f"Folder: {escape_invisible(str(folder.path))}"]
     known = record_of(folder.path)
@@ -102,7 +102,9 @@ def _describe_shared_servers(folder: Folder, width: int) -> list[str]:
     return [_wrap_text(text, width), *server_rows(servers, width)]
 
 
-def agrees(folder: Folder, wanted: Mapping[str, Any], stream: TextIO, world: CliContext) -> tuple[str, ...] | None:
+def ask_for_trust(
+    folder: Folder, wanted: Mapping[str, Any], stream: TextIO, world: CliContext
+) -> tuple[str, ...] | None:
     """Show what the folder wants, page by page, and ask; only a typed yes is a yes. Ctrl-C raises KeyboardInterrupt.
 
     None is a no. A yes comes with the rights of servers that were refused: each is asked about on its own.
@@ -110,7 +112,7 @@ def agrees(folder: Folder, wanted: Mapping[str, Any], stream: TextIO, world: Cli
     width, height = screen_size(stream)
     rows = [
         "",
-        *listing(folder, wanted, width).split("\n"),
+        *describe_folder(folder, wanted, width).split("\n"),
         "Answer yes only if you know where these files come from.",
         "You will be asked again when one of them changes.",
     ]
@@ -123,7 +125,7 @@ def agrees(folder: Folder, wanted: Mapping[str, Any], stream: TextIO, world: Cli
         if said is None or said in ("n", "no", "q"):
             return None
     stream.write("\n".join(rows[shown:]) + "\n")
-    what = f" ({_and(list(wanted))})" if wanted else ""
+    what = f" ({_join_with_and(list(wanted))})" if wanted else ""
     if _ask_line(_wrap_text(f"Trust this folder{what}? [y/N]", width), stream, world, decides=True) not in _YES:
         return None
     return tuple(
@@ -155,7 +157,7 @@ def _ask_line(prompt: str, stream: TextIO, world: CliContext, *, decides: bool =
     stream.flush()
     try:
         if decides:
-            world.let_read()
+            world.wait_for_reader()
         answer = _line(world)
     except KeyboardInterrupt:
         stream.write("\n")
@@ -181,7 +183,7 @@ def keep(folder: Folder, world: CliContext, without: Sequence[str] = ()) -> bool
 
 def _describe_ignored_settings(folder: Folder, missed: Sequence[str]) -> str:
     name = _name(folder)
-    text = f"glidepath: this folder is not trusted, so {name} cannot set {_and(missed)}"
+    text = f"glidepath: this folder is not trusted, so {name} cannot set {_join_with_and(missed)}"
     if folder.unread:
         why = "; ".join(f"{escape_invisible(file)} {reason}" for file, reason in folder.unread.items())
         return f"{text}. It cannot be trusted: {why}. To allow it anyway, pass --config {name}"
@@ -197,7 +199,7 @@ def _file(folder: Folder, name: str) -> str:
     return f"{escape_invisible(name)}{lead} ({len(folder.files[name]):,} bytes)"
 
 
-def _and(names: Sequence[str]) -> str:
+def _join_with_and(names: Sequence[str]) -> str:
     return " and ".join(filter(None, [", ".join(names[:-1]), *names[-1:]]))
 
 

@@ -13,7 +13,7 @@ from glidepath.cli.secrets_given import check_secrets
 from glidepath.cli.stores import DEFAULT_STORE, SERVE_STORE, check_store, make_store, open_redacted_store
 from glidepath.cli.way_in import WayIn
 from glidepath.errors import ConfigurationError
-from glidepath.tools.advice import closest
+from glidepath.tools.advice import find_closest
 
 if TYPE_CHECKING:
     from glidepath.cli.world import CliContext
@@ -55,7 +55,7 @@ def find_agent(path: str, world: CliContext, said: str = "") -> Any:
             why = f"there is no module {cause.name!r} in this folder or among the installed packages"
         elif isinstance(cause, AttributeError) and cause.obj is sys.modules.get(module):
             there = vars(cause.obj).items()
-            meant = closest(
+            meant = find_closest(
                 name, [one for one, value in there if hasattr(value, "config") and not isinstance(value, type)]
             )
             why = f"module {module!r} has no {name!r}" + (f"; did you mean {module}:{meant}?" if meant else "")
@@ -107,7 +107,7 @@ def serve(
     port = bound.getsockname()[1]
     address = f"{address_of(options.host, port, tls=options.tls_cert is not None)}{options.prefix}/"
     world.note(f"Serving at {address}{path}; Ctrl-C stops.")
-    page = _way_in(application, address, port, world)
+    page = _make_entry_file(application, address, port, world)
     if getattr(options, "gate", None):
         world.note(f"A gate for other agents: {address.rstrip('/')}/gate, with the keys of `glidepath keys`")
     try:
@@ -120,7 +120,7 @@ def serve(
     return 0
 
 
-def _way_in(application: Any, address: str, port: int, world: CliContext) -> WayIn | None:
+def _make_entry_file(application: Any, address: str, port: int, world: CliContext) -> WayIn | None:
     """A file that opens the deck, which only its owner can read. None when the page is not there."""
     from glidepath.serve.static_files import MISSING, STATIC
 
@@ -172,7 +172,7 @@ def _open_browser(address: str) -> None:
         return  # the address was printed
 
 
-def deck(options: argparse.Namespace, world: CliContext) -> int:
+def serve_deck(options: argparse.Namespace, world: CliContext) -> int:
     """The deck over a store."""
     if options.demo:
         from glidepath.serve.demo import demo_agents

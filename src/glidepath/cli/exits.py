@@ -23,7 +23,7 @@ def exit_code(result: RunResult, signal: int | None = None, *, landed_ok: bool =
         return 6
     if result.state is AgentState.ERROR:
         stuck = result.outcome is not LoopOutcome.FAILED and result.cause is not None and result.cause.action == "land"
-        return 2 if _never_began(result) else STUCK if stuck else 1
+        return 2 if _has_never_begun(result) else STUCK if stuck else 1
     wrapped_up = result.outcome is LoopOutcome.WRAPPED_UP and not _is_withdrawn_finish(result)
     if wrapped_up or result.outcome in (LoopOutcome.CUT_OFF, LoopOutcome.CANCELLED) or result.state in _LANDED:
         return 0 if landed_ok and result.ok else 3
@@ -35,7 +35,7 @@ def _is_withdrawn_finish(result: RunResult) -> bool:
     return result.state is AgentState.COMPLETED and result.cause is not None and result.cause.action == "withdraw"
 
 
-def _never_began(result: RunResult) -> bool:
+def _has_never_begun(result: RunResult) -> bool:
     """True when the store could not be opened: nothing was run, and another --store is the remedy."""
     cause = result.cause
     unusable = cause is not None and cause.source == "store" and cause.metrics.get("kind") in _CLOSED

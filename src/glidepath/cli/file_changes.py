@@ -72,11 +72,11 @@ class Changes(Plugin):
             self._begun[context.call.id] = path, self._read(path)
         return Ask(ASKED) if self._asking and not context.approved else None
 
-    def asks(self, name: str) -> bool:
+    def needs_approval(self, name: str) -> bool:
         """True for a tool whose calls a person is asked about because they change files."""
         return self._asking and name in WRITERS
 
-    def next_turn(self) -> None:
+    def start_turn(self) -> None:
         """Changes from here on are undone separately."""
         if self._turns[-1]:
             self._turns.append([])
@@ -188,7 +188,7 @@ class Changes(Plugin):
         return data.decode()
 
 
-def difference(change: Change, width: int, *, context: int = 3, most: int = 0) -> list[str]:
+def format_difference(change: Change, width: int, *, context: int = 3, most: int = 0) -> list[str]:
     """The rows of a change: `+` and `-` behind a gutter, whatever cannot be seen revealed; `most` rows (0: all)."""
     before, after = _lines(change.before), _lines(change.after)
     kind = "new file" if change.before is None else "removed" if change.after is None else ""

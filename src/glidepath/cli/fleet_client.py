@@ -22,14 +22,14 @@ def fleet_address(options: argparse.Namespace, world: CliContext) -> str:
     address = options.store or world.environ.get("GLIDEPATH_STORE")
     if not address:
         raise ConfigurationError("a fleet needs a database: pass --store postgresql://..., or set GLIDEPATH_STORE")
-    if not _readable(address):
+    if not _has_readable_ports(address):
         raise ConfigurationError(
             "malformed address of the fleet's database: expected something like postgresql://user@host:5432/db"
         )
     return str(address)
 
 
-def _readable(address: str) -> bool:
+def _has_readable_ports(address: str) -> bool:
     """Whether the ports of an address are numbers. The driver's own error might contain the password."""
     from urllib.parse import urlsplit
 
@@ -41,7 +41,7 @@ def _readable(address: str) -> bool:
     return all(0 < port < 65536 for port in ports)  # noqa: PLR2004 - the ports there are
 
 
-def seconds(text: str) -> float:
+def parse_duration(text: str) -> float:
     """A time as people write it, in seconds: 2, 2.5, 10s, 5m, 1h30m."""
     found = parse_seconds(text)
     if not isinstance(found, float):

@@ -42,7 +42,7 @@ class Folder:
         return f"sha256:{whole.hexdigest()}"
 
 
-def look(path: Path) -> Folder:
+def read_folder(path: Path) -> Folder:
     """Read the covered files of a folder: regular files only, and never more than the limits above."""
     folder = Folder(path.resolve(), {}, {}, {})
     left = _MOST_IN_ALL

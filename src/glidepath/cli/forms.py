@@ -37,7 +37,7 @@ async def fill_in(pending: PendingCall, width: int, ask: AskPerson) -> Decision 
     required = form.get("required") or ()
     for name, shape in fields.items():
         shape = shape if isinstance(shape, Mapping) else {}  # noqa: PLW2901 - the same, made safe
-        found = await _field(name, shape, ask, width, needed=name in required)
+        found = await _ask_field(name, shape, ask, width, needed=name in required)
         if found is None:
             return None
         if found is not _LEFT_OUT:
@@ -48,12 +48,13 @@ async def fill_in(pending: PendingCall, width: int, ask: AskPerson) -> Decision 
 _LEFT_OUT = object()
 
 
-async def _field(name: str, shape: Mapping[str, Any], ask: AskPerson, width: int, *, needed: bool) -> Any:
+async def _ask_field(name: str, shape: Mapping[str, Any], ask: AskPerson, width: int, *, needed: bool) -> Any:
     """One answer, asked for until it can be read; None when the person left."""
     note: list[str] = []
     while True:
         said = await ask(
-            [*_about(name, shape, width), *note], f"{escape_invisible(name)}{'' if needed else ' (optional)'}: "
+            [*_describe_field(name, shape, width), *note],
+            f"{escape_invisible(name)}{'' if needed else ' (optional)'}: ",
         )
         if said is None:
             return None
@@ -71,7 +72,7 @@ async def _field(name: str, shape: Mapping[str, Any], ask: AskPerson, width: int
             note = [str(error)]
 
 
-def _about(name: str, shape: Mapping[str, Any], width: int) -> list[str]:
+def _describe_field(name: str, shape: Mapping[str, Any], width: int) -> list[str]:
     words = [str(shape.get("title") or name)]
     if shape.get("description"):
         words.append(str(shape["description"]))

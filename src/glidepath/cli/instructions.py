@@ -33,7 +33,7 @@ def project_instructions(world: CliContext, *, wanted: bool = True) -> str:
     return text[:_MOST]
 
 
-def own_commands(world: CliContext) -> Mapping[str, str]:
+def load_custom_commands(world: CliContext) -> Mapping[str, str]:
     """The slash commands of this folder and of its user, by name: the text that each of them sends.
 
     A file `review.md` in `.glidepath/commands`, or in `commands` of the user's configuration folder, is `/review`.

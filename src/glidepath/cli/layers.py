@@ -16,10 +16,10 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from glidepath.cli.folder import CONFIGURATION, MOST_BYTES, Folder, look
+from glidepath.cli.folder import CONFIGURATION, MOST_BYTES, Folder, read_folder
 from glidepath.cli.setting_values import OFF, read_text, read_value
-from glidepath.cli.settings import BY_KEY, BY_SEED, SECTIONS, SETTINGS, variable
-from glidepath.cli.usage_errors import wrong_variable
+from glidepath.cli.settings import BY_KEY, BY_SEED, SECTIONS, SETTINGS, variable_name_of
+from glidepath.cli.usage_errors import explain_wrong_variable
 from glidepath.cli.world import CliContext
 from glidepath.errors import ConfigurationError, close_to
 from glidepath.setting import Setting
@@ -68,10 +68,10 @@ class LoadedSettings:
     def is_set_by_person(self, key: str) -> bool:
         """True when a person set it: not a default, and not a file from an untrusted folder."""
         untrusted = self.file.name if self.file is not None and self.found and not self.trusted else None
-        origin = self.origin(key)
+        origin = self.origin_of(key)
         return origin != "default" and (untrusted is None or not origin.startswith(untrusted))
 
-    def origin(self, key: str) -> str:
+    def origin_of(self, key: str) -> str:
         """Where the value comes from."""
         return self.known[key].origin if key in self.known else "default"
 
@@ -84,7 +84,7 @@ def gather(
     If the file needs trust for one of the settings in `only`, a person is asked; without `ask`, or without a
     terminal, one line reports what is ignored.
     """
-    file, folder = _file(options, world)
+    file, folder = _find_file(options, world)
     known = {s.key: Known(s.default, "default") for s in SETTINGS if s.default is not None}
     spoken = {**_from_environment(world.environ), **_from_flags(options)}
     trusted = False
@@ -99,7 +99,9 @@ def gather(
             from glidepath.cli.consent import admit
 
             values = {key: one.value for key, one in said.items()}
-            trusted, refused = admit(folder, values, world, ask=ask and _text(spoken), only=set(only) - set(spoken))
+            trusted, refused = admit(
+                folder, values, world, ask=ask and _wants_text(spoken), only=set(only) - set(spoken)
+            )
             ignored = {key: said.pop(key) for key in refused}
         known.update(said)
     known.update(spoken)
@@ -108,7 +110,7 @@ def gather(
     return settings
 
 
-def _text(spoken: Mapping[str, Known]) -> bool:
+def _wants_text(spoken: Mapping[str, Known]) -> bool:
     """False if JSON is wanted: a program reads that, and it cannot answer questions."""
     return "output_format" not in spoken or spoken["output_format"].value == "text"
 
@@ -116,7 +118,7 @@ def _text(spoken: Mapping[str, Known]) -> bool:
 # --- a file -----------------------------------------------------------------------------------------------------
 
 
-def _file(options: Namespace, world: CliContext) -> tuple[Path | None, Folder | None]:
+def _find_file(options: Namespace, world: CliContext) -> tuple[Path | None, Folder | None]:
     """The file to read; with its folder if it was found there rather than named."""
     if getattr(options, "no_config", False):
         return None, None
@@ -128,7 +130,7 @@ def _file(options: Namespace, world: CliContext) -> tuple[Path | None, Folder | 
         return world.folder / named, None
     if not any((world.folder / name).exists() for name in CONFIGURATION):
         return None, None
-    folder = look(world.folder)
+    folder = read_folder(world.folder)
     file = configuration_in(folder)
     return file, None if file is None else folder
 
@@ -165,7 +167,7 @@ def load(path: Path, content: bytes | None = None) -> dict[str, tuple[Any, str]]
         setting = BY_KEY.get(key) if "." not in key or key.partition(".")[0] in data else None
         setting = setting or BY_SEED.get(key)
         if setting is None:
-            raise ConfigurationError(f"{path.name}: {_unknown(key)}")
+            raise ConfigurationError(f"{path.name}: {_explain_unknown_key(key)}")
         if not setting.in_file:
             raise ConfigurationError(f"{path.name}: {key}: this cannot be set in a file; use {setting.flag}")
         if setting.key in found:
@@ -196,7 +198,7 @@ def parse_file(path: Path, content: bytes | None = None, *, number: Callable[[st
     except UnicodeDecodeError as error:
         raise ConfigurationError(f"{path}: not UTF-8 at byte {error.start}") from None
     try:
-        found = _json(text, number) if path.suffix.lower() == ".json" else tomllib.loads(text, parse_float=number)
+        found = _parse_json(text, number) if path.suffix.lower() == ".json" else tomllib.loads(text, parse_float=number)
     except (ValueError, RecursionError, ArithmeticError) as error:
         kind = "JSON" if path.suffix.lower() == ".json" else "TOML"
         raise ConfigurationError(f"{path}: not valid {kind}: {str(error)[:200]}") from None
@@ -205,25 +207,27 @@ def parse_file(path: Path, content: bytes | None = None, *, number: Callable[[st
     return found
 
 
-def _json(text: str, number: Callable[[str], Any]) -> Any:
-    text = _COMMENT.sub(lambda found: found[0] if found[0].startswith('"') else _blank(found[0]), text)
-    return json.loads(text, parse_float=number, parse_constant=_no_constant, object_pairs_hook=_no_twins)
+def _parse_json(text: str, number: Callable[[str], Any]) -> Any:
+    text = _COMMENT.sub(lambda found: found[0] if found[0].startswith('"') else _blank_out(found[0]), text)
+    return json.loads(
+        text, parse_float=number, parse_constant=_reject_constant, object_pairs_hook=_reject_duplicate_keys
+    )
 
 
 _COMMENT = re.compile(r'"(?:\\.|[^"\\])*+"?|//[^\n]*|/\*(?:.*?\*/|.*)', re.DOTALL)
 """A comment, or a string, in which nothing is a comment. Unclosed ones match too, so the scan stays linear."""
 
 
-def _blank(comment: str) -> str:
+def _blank_out(comment: str) -> str:
     """White space of the same shape, so that errors further on name the right line and column."""
     return re.sub(r"[^\n]", " ", comment)
 
 
-def _no_constant(name: str) -> Any:
+def _reject_constant(name: str) -> Any:
     raise ValueError(f"{name} is not a number")
 
 
-def _no_twins(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _reject_duplicate_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for key, value in pairs:
         if key in found:
@@ -232,9 +236,9 @@ def _no_twins(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return found
 
 
-def _unknown(key: str, *, value: str = "") -> str:
+def _explain_unknown_key(key: str, *, value: str = "") -> str:
     """What to write instead; `value` is what `--set` was given for it."""
-    from glidepath.tools.advice import closest
+    from glidepath.tools.advice import find_closest
 
     if key.rpartition(".")[2].lower() in _KEYS:
         return f"there is no setting {key!r}: a key belongs in the environment (`glidepath models` says which variable)"
@@ -244,7 +248,7 @@ def _unknown(key: str, *, value: str = "") -> str:
     meant = (
         inner.get(key)
         or flags.get(key.rpartition(".")[2])
-        or closest(key, names)
+        or find_closest(key, names)
         or inner.get(close_to(key, inner, _ALIKE) or "")
     )
     if key.startswith("prices.") and value:
@@ -261,12 +265,12 @@ def _unknown(key: str, *, value: str = "") -> str:
 
 
 def _from_environment(environ: Mapping[str, str]) -> dict[str, Known]:
-    names = {variable(setting): setting for setting in SETTINGS}
+    names = {variable_name_of(setting): setting for setting in SETTINGS}
     found = {}
     for name, text in environ.items():
         if name in names:
             found[names[name].key] = Known(read_text(names[name], text, name), f"env {name}")
-        elif name.startswith("GLIDEPATH_") and (wrong := wrong_variable(name)):
+        elif name.startswith("GLIDEPATH_") and (wrong := explain_wrong_variable(name)):
             raise ConfigurationError(wrong)
     return found
 
@@ -279,7 +283,7 @@ def _from_flags(options: Namespace) -> dict[str, Known]:
         if not sign:
             raise ConfigurationError(f"--set {pair}: expected KEY=VALUE, such as limits.max_tokens=200k")
         if setting is None:
-            raise ConfigurationError(f"--set {pair}: {_unknown(key.strip(), value=f'={text}')}")
+            raise ConfigurationError(f"--set {pair}: {_explain_unknown_key(key.strip(), value=f'={text}')}")
         if setting.key in found:
             raise ConfigurationError(f"--set: {setting.key} is given twice")
         found[setting.key] = Known(read_text(setting, text, f"--set {key.strip()}"), "flag --set", text)
@@ -306,6 +310,6 @@ def _check(settings: LoadedSettings) -> None:
         ("plain_text_terminal_fallback_eager_nudge", _FALLBACK, "there is no tool to fall back to"),
     ):
         if settings.get(key) and not settings.get(partner):
-            raise ConfigurationError(f"{key} ({settings.origin(key)}) has no effect without {partner}: {why}")
+            raise ConfigurationError(f"{key} ({settings.origin_of(key)}) has no effect without {partner}: {why}")
     if settings.get("tool_choice") not in (None, "auto", *OFF) and not settings["tools"]:
-        raise ConfigurationError(f"tool_choice ({settings.origin('tool_choice')}) needs tools, but there are none")
+        raise ConfigurationError(f"tool_choice ({settings.origin_of('tool_choice')}) needs tools, but there are none")

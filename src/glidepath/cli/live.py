@@ -11,10 +11,18 @@ from rich.live import Live
 from rich.text import Text
 
 from glidepath import events
-from glidepath.cli.file_changes import Changes, color_rows, difference
-from glidepath.cli.markup import Blocks, MarkupBlock, renderable
-from glidepath.cli.screens import answer_of, console_on, ending, write_answer
-from glidepath.cli.status import Status, arguments_line, clip, closing_line, guard_line, printable, status_line
+from glidepath.cli.file_changes import Changes, color_rows, format_difference
+from glidepath.cli.markup import Blocks, MarkupBlock, render_block
+from glidepath.cli.screens import answer_of, console_on, describe_ending, write_answer
+from glidepath.cli.status import (
+    Status,
+    arguments_line,
+    clip_line,
+    closing_line,
+    guard_line,
+    status_line,
+    strip_control_characters,
+)
 from glidepath.cli.world import CliContext
 from glidepath.outcome import LoopOutcome, RunResult
 from glidepath.plurals import pluralize
@@ -72,13 +80,13 @@ class LiveScreen:
     def show(self, event: events.Event) -> None:
         """Record an event and redraw."""
         self._begin()
-        self._status.hear(event)
+        self._status.record_event(event)
         if isinstance(event, events.StreamChunk):
             self._chunk(event)
         elif isinstance(event, events.ToolStarted):
             self._flush()
             call = f"{event.tool_name} {arguments_line(event.arguments)}".rstrip()
-            self._print(clip(f"{self._signs['call']} {call}", self._width()), "cyan")
+            self._print(clip_line(f"{self._signs['call']} {call}", self._width()), "cyan")
         elif isinstance(event, events.ToolEnded):
             self._result(event)
         elif isinstance(event, events.AttemptDiscarded):
@@ -87,9 +95,9 @@ class LiveScreen:
                 self._print("  (that attempt does not count; trying again)", "dim")
             self._blocks, self._told, self._shown = Blocks(), "", False
         elif isinstance(event, events.RetryScheduled):
-            self._print(clip(f"  {event.error}", self._width()), "yellow")
+            self._print(clip_line(f"  {event.error}", self._width()), "yellow")
         elif isinstance(event, events.GuardTripped):
-            self._print(clip(f"{self._signs['note']} {guard_line(event)}", self._width()), "yellow")
+            self._print(clip_line(f"{self._signs['note']} {guard_line(event)}", self._width()), "yellow")
         elif isinstance(event, events.ApprovalRequested):
             self._flush()
         elif isinstance(event, events.MessageAdded) and event.message.role == "assistant":
@@ -97,10 +105,10 @@ class LiveScreen:
             self._shown = False
         self._draw()
 
-    def say(self, text: str) -> None:
+    def print_line(self, text: str) -> None:
         """Print a line above the status."""
         self._status.finish_up()
-        self._print(clip(text, self._width()), "bold yellow")
+        self._print(clip_line(text, self._width()), "bold yellow")
         self._draw()
 
     def finish(self, result: RunResult) -> None:
@@ -113,13 +121,13 @@ class LiveScreen:
         if not self._echo:
             if said:
                 self._world.write(f"{said}\n")
-        elif said and not (self._streaming and self._told.rstrip().endswith(printable(said))):
+        elif said and not (self._streaming and self._told.rstrip().endswith(strip_control_characters(said))):
             self._shown = False
-            self._place([*(blocks := Blocks()).feed(printable(said)), *blocks.end()])
+            self._place([*(blocks := Blocks()).feed(strip_control_characters(said)), *blocks.end()])
         if self._echo and (said or self._told):
             self._console.print()
         style = "green" if result.outcome is LoopOutcome.DONE and result.cause is None else "yellow"
-        words = ending(result)
+        words = describe_ending(result)
         if words:
             self._console.print(Text(words, style="bold yellow"))
         closing = closing_line(result, self._width()).replace(" | ", self._signs["dot"])
@@ -145,9 +153,9 @@ class LiveScreen:
         if not self._live.is_started:
             self._live.start()
         if self._ticker is None:
-            self._ticker = asyncio.get_running_loop().create_task(self._tick(), name="glidepath-status")
+            self._ticker = asyncio.get_running_loop().create_task(self._redraw_forever(), name="glidepath-status")
 
-    async def _tick(self) -> None:
+    async def _redraw_forever(self) -> None:
         while True:
             await asyncio.sleep(_TICK)
             self._frame += 1
@@ -174,7 +182,7 @@ class LiveScreen:
     def _chunk(self, event: events.StreamChunk) -> None:
         if not self._streaming or event.thinking or event.finished:
             return
-        text = printable(event.text)
+        text = strip_control_characters(event.text)
         self._told += text
         self._place(self._blocks.feed(text))
 
@@ -183,7 +191,7 @@ class LiveScreen:
         for block in blocks:
             if self._shown and not block.more:
                 self._console.print()
-            self._console.print(renderable(block) if self._pretty else Text(block.text))
+            self._console.print(render_block(block) if self._pretty else Text(block.text))
             self._shown = True
 
     def _flush(self) -> None:
@@ -196,7 +204,7 @@ class LiveScreen:
     def _result(self, event: events.ToolEnded) -> None:
         change = None if self._changes is None else self._changes.take_done(event.call_id)
         if change is not None:
-            for row, color in color_rows(difference(change, self._width(), most=_DIFF_ROWS)):
+            for row, color in color_rows(format_difference(change, self._width(), most=_DIFF_ROWS)):
                 self._print(row, color or "dim")
             return
         lines = [line.rstrip() for line in event.result.text.splitlines() if line.strip()] or ["(nothing)"]
@@ -208,4 +216,4 @@ class LiveScreen:
             last = number == min(len(lines), self._rows) - 1
             tail = f" (+{pluralize(more, 'line')})" if last and more > 0 else ""
             shown = f"  {line}" if number else f"{sign} {line.strip()}"
-            self._print(clip(shown, self._width() - len(tail)) + tail, style)
+            self._print(clip_line(shown, self._width() - len(tail)) + tail, style)

@@ -1,7 +1,7 @@
 """An answer in Markdown, block by block while it is written: what is closed is laid out once and never again.
 
-`Blocks` cuts the text into blocks of bounded size, `renderable` lays one of them out. A long code block or list is cut
-into pieces, so that the work is in proportion to the text, whatever it holds.
+`Blocks` cuts the text into blocks of bounded size, `render_block` lays one of them out. A long code block or list is
+cut into pieces, so that the work is in proportion to the text, whatever it holds.
 """
 
 from __future__ import annotations
@@ -77,22 +77,22 @@ class Blocks:
         closed: list[MarkupBlock] = []
         *lines, self._partial = (self._partial + text).split("\n")
         for line in lines:
-            closed += self._line(line)
+            closed += self._take_line(line)
         return closed
 
     def end(self) -> list[MarkupBlock]:
         """What is left when the answer is complete."""
         line, self._partial = self._partial, ""
-        closed = self._line(line) if line else []
+        closed = self._take_line(line) if line else []
         closed += self._close()
         self._fence = self._language = ""
         return closed
 
     # --- one line ---------------------------------------------------------------------------------------------------
 
-    def _line(self, line: str) -> list[MarkupBlock]:
+    def _take_line(self, line: str) -> list[MarkupBlock]:
         if self._fence:
-            return self._in_code(line)
+            return self._take_code_line(line)
         found = _FENCE.match(line)
         if found is not None:
             closed = self._close()
@@ -100,13 +100,13 @@ class Blocks:
             self._indent = len(line) - len(line.lstrip())
             return closed
         if self._kind == "list":
-            return self._in_list(line)
+            return self._take_list_line(line)
         if not line.strip():
             return self._close()
         if not self._lines:
             self._begin(line)
         elif self._kind == "text" and (_ITEM.match(line) or line.startswith("#")):
-            return [*self._close(), *self._line(line)]
+            return [*self._close(), *self._take_line(line)]
         closed = []
         if len(self._lines) >= (_ROWS if self._kind == "table" else _LINES):
             kind = self._kind
@@ -125,14 +125,14 @@ class Blocks:
         first, rule, *rows = self._lines
         if _RULE.fullmatch(rule.strip()) is None:
             return  # not a table after all
-        table = [_cells(line) for line in (first, *rows)]
+        table = [_split_cells(line) for line in (first, *rows)]
         self._head = f"{first}\n{rule}"
         self._columns = tuple(
             max([_LEAST, *[cell_len(row[column]) for row in table if column < len(row)]])
             for column in range(len(table[0]))
         )
 
-    def _in_code(self, line: str) -> list[MarkupBlock]:
+    def _take_code_line(self, line: str) -> list[MarkupBlock]:
         bare = line.strip()
         if bare and set(bare) == {self._fence[0]} and len(bare) >= len(self._fence):
             closed = self._close()
@@ -143,13 +143,13 @@ class Blocks:
         self._lines.append(line[cut:])
         return self._close(more=True) if len(self._lines) >= _CODE_LINES else []
 
-    def _in_list(self, line: str) -> list[MarkupBlock]:
+    def _take_list_line(self, line: str) -> list[MarkupBlock]:
         if not line.strip():
             self._blank = True
             return []
         top = _ITEM.match(line) is not None
         if self._blank and not top and not line.startswith((" ", "\t")):
-            return [*self._close(), *self._line(line)]
+            return [*self._close(), *self._take_line(line)]
         closed = []
         if (top and self._items >= _ITEMS) or len(self._lines) >= _LINES:
             closed = self._close(more=True)
@@ -175,7 +175,7 @@ class Blocks:
         return [MarkupBlock(kind or "text", "\n".join(lines), language, was, head, columns)]
 
 
-def _cells(line: str) -> list[str]:
+def _split_cells(line: str) -> list[str]:
     return [cell.strip() for cell in _CELLS.split(line.strip().removeprefix("|").removesuffix("|"))]
 
 
@@ -256,7 +256,7 @@ class _Trimmed:
         return rows[first:last]
 
 
-def renderable(block: MarkupBlock) -> Any:
+def render_block(block: MarkupBlock) -> Any:
     """A closed block, laid out."""
     if block.kind == "code":
         text = Syntax("", block.language or "text", theme=_THEME, background_color="default").highlight(block.text)

@@ -39,15 +39,15 @@ _NAMING = ("model", "fallback_models", "tools")
 _EFFECTS = {"python:": "runs Python code", "openai-compatible:": "gets your GLIDEPATH_API_KEY"}
 
 
-def exceeding(values: Mapping[str, Any], folder: Path) -> list[str]:
+def find_exceeding_keys(values: Mapping[str, Any], folder: Path) -> list[str]:
     """The keys whose values do more than narrow, in the order of the file. `folder` is where the file lies."""
     fallback: dict[str, Any] | None = None
     found = []
     for key, value in values.items():
         setting = BY_KEY[key]
         if fallback is None and setting.found in (LOWER, LOWER_NOT_ZERO, HIGHER):
-            fallback = _defaults()
-        if not _narrows(setting, value, (fallback or {}).get(key), folder):
+            fallback = _collect_defaults()
+        if not _is_narrower(setting, value, (fallback or {}).get(key), folder):
             found.append(key)
     return found
 
@@ -57,7 +57,7 @@ def effect_of(key: str, value: object, folder: Path) -> tuple[str, str]:
     setting, shown = BY_KEY[key], quote_value(value)
     text = _WISHES.get(key, setting.help)
     if setting.found in (LOWER, LOWER_NOT_ZERO, HIGHER):
-        text += f"; without the file: {quote_value(_defaults().get(key))}"
+        text += f"; without the file: {quote_value(_collect_defaults().get(key))}"
     if setting.found == INSIDE:
         place = _resolve_path(value, folder)
         shown += "" if place is None or str(place) == value else f" = {quote_value(str(place))}"
@@ -68,14 +68,14 @@ def effect_of(key: str, value: object, folder: Path) -> tuple[str, str]:
     return text, shown
 
 
-def _narrows(setting: Setting, value: object, default: object, folder: Path) -> bool:
+def _is_narrower(setting: Setting, value: object, default: object, folder: Path) -> bool:
     if setting.found == INSIDE:
         place = _resolve_path(value, folder)
         return place is not None and place.is_relative_to(folder.resolve()) and not _is_protected(place, folder)
-    return setting.narrows(value, default)
+    return setting.is_narrower(value, default)
 
 
-def _defaults() -> dict[str, Any]:
+def _collect_defaults() -> dict[str, Any]:
     """What applies without the file: the command line's default, else Python's."""
     from glidepath.cli.settings_schema import defaults
 
@@ -89,7 +89,7 @@ def _is_protected(place: Path, folder: Path) -> bool:
     from glidepath.workspace.protected import Protection
 
     steps = place.relative_to(folder.resolve()).parts
-    return Protection().refusal(steps, entering=True) is not None
+    return Protection().explain_refusal(steps, entering=True) is not None
 
 
 def _resolve_path(text: object, folder: Path) -> Path | None:

@@ -41,16 +41,16 @@ def read_decision(options: argparse.Namespace) -> dict[str, Decision]:
     raise ConfigurationError("expected CALL approve, CALL deny [REASON], or CALL answer TEXT")
 
 
-def ways_on(session: str, settings: LoadedSettings, result: RunResult | None) -> Iterator[str]:
+def suggest_next_commands(session: str, settings: LoadedSettings, result: RunResult | None) -> Iterator[str]:
     """What to type to continue a run that is not done, a line for each step: decide about its calls, resume it."""
     from glidepath.cli.commands.run_command import resume_line
     from glidepath.cli.exits import STUCK, exit_code
 
     if result is not None and exit_code(result) == STUCK:
-        yield f"it got stuck; to continue with other instructions: {next_run_line(session, settings)}"
+        yield f"it got stuck; to continue with other instructions: {make_next_run_command(session, settings)}"
         return
     if result is not None:
-        yield from _ways_to_decide(session, settings, result)
+        yield from _suggest_decisions(session, settings, result)
     yield f"to continue: {resume_line(session, settings, result)}"
 
 
@@ -68,7 +68,7 @@ def amount_used(key: str, result: RunResult | None) -> Any:
     return used.get(key) or 0
 
 
-def _ways_to_decide(session: str, settings: LoadedSettings, result: RunResult) -> Iterator[str]:
+def _suggest_decisions(session: str, settings: LoadedSettings, result: RunResult) -> Iterator[str]:
     from glidepath.cli.commands.run_command import repeat_flags
     from glidepath.cli.shown import call_line, escape_invisible
 
@@ -84,12 +84,12 @@ def _ways_to_decide(session: str, settings: LoadedSettings, result: RunResult) -
         yield " ".join([f"{how}: glidepath decide", shlex.quote(session), call, verdict, *repeat_flags(of_store)])
 
 
-def next_run_line(session: str, settings: LoadedSettings) -> str:
+def make_next_run_command(session: str, settings: LoadedSettings) -> str:
     """The command that gives a session another task, with the model, the tools and the store it was held with."""
-    from glidepath.cli.chat_cards import card_flags
+    from glidepath.cli.chat_cards import make_session_flags
     from glidepath.cli.commands.run_command import repeat_flags
 
-    flags = [*repeat_flags(settings), *card_flags(session, settings)]
+    flags = [*repeat_flags(settings), *make_session_flags(session, settings)]
     return " ".join(["glidepath run -r", shlex.quote(session), *flags, "TEXT"])
 
 

@@ -29,7 +29,7 @@ def parse(argv: Sequence[str], world: CliContext) -> tuple[argparse.Namespace, E
     command = next((word for word in argv if not word.startswith("-")), None)
     parser = make_parser([command] if command in COMMANDS else [])
     if command is not None and command not in COMMANDS and argv[0] == command:
-        parser.exit(2, f"{parser.prog}: error: {_no_command(command)}\n`glidepath --help` lists them.\n")
+        parser.exit(2, f"{parser.prog}: error: {_explain_unknown_command(command)}\n`glidepath --help` lists them.\n")
     if argv and argv[0].startswith("-") and argv[0] not in parser.flags:
         _refuse_flag(argv, parser)
     if not argv:
@@ -92,7 +92,7 @@ _ANSWERS = {"yes": "all", "y": "all", "always": "all", "auto": "all", "no": "den
 """What people say to a question that takes other words here."""
 
 
-def _no_command(word: str) -> str:
+def _explain_unknown_command(word: str) -> str:
     """There is no such command, and what to type instead."""
     from shlex import quote
 
@@ -136,7 +136,7 @@ class _Parser(argparse.ArgumentParser):
         """Like the standard method, but unknown arguments are errors."""
         found, unknown = super().parse_known_args(args, namespace)
         if unknown:
-            self.error(self._about(unknown))
+            self.error(self._explain_error(unknown))
         return found, unknown
 
     def error(self, message: str) -> NoReturn:
@@ -157,7 +157,7 @@ class _Parser(argparse.ArgumentParser):
         hint = f"; did you mean {close}?" if close else ""
         raise argparse.ArgumentError(action, f"invalid choice: {value!r} (choose from {', '.join(choices)}){hint}")
 
-    def _about(self, unknown: Sequence[str]) -> str:
+    def _explain_error(self, unknown: Sequence[str]) -> str:
         from glidepath.cli.usage_errors import explain_unexpected, unknown_flag
 
         flag = next((word.partition("=")[0] for word in unknown if word.startswith("-")), None)

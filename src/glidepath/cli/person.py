@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from glidepath.cli.attachments import RAN
-from glidepath.cli.readable import readable
+from glidepath.cli.readable import replace_control_characters
 from glidepath.plurals import pluralize
 
 _SECONDS, _MOST, _SHOWN = 120.0, 30_000, 20
@@ -55,7 +55,7 @@ async def run_user_command(command: str, folder: Path) -> tuple[int, str]:
             await asyncio.wait_for(_listen(begun, printed), _DRAINED)
         await process.wait()
     text = _ESCAPES.sub("", printed.decode("utf-8", "replace").replace("\r\n", "\n"))
-    text = readable(_OVERWRITTEN.sub("", text)).rstrip("\n")
+    text = replace_control_characters(_OVERWRITTEN.sub("", text)).rstrip("\n")
     cut = "... (the beginning is left out)\n" if len(text) > _MOST else ""
     return ended or process.returncode or 0, cut + text[-_MOST:]
 
@@ -70,22 +70,22 @@ async def _listen(begun: asyncio.Task[asyncio.subprocess.Process], printed: byte
     await process.wait()
 
 
-def how_it_went(code: int) -> str:
+def describe_result(code: int) -> str:
     """How a command ended."""
     return {_STOPPED: "stopped", _LATE: f"stopped after {_SECONDS:g} seconds"}.get(code, f"exit code {code}")
 
 
-def last_lines(code: int, output: str, clip: Callable[[str], str]) -> str:
+def tail_output(code: int, output: str, clip: Callable[[str], str]) -> str:
     """The end of what a command printed, and its exit code if it failed."""
     lines = output.splitlines()
     shown = [clip(line) for line in lines[-_SHOWN:]]
     if len(lines) > _SHOWN:
         shown.insert(0, f"... {pluralize(len(lines) - _SHOWN, 'line')} before")
-    tail = [] if code == 0 else [f"({how_it_went(code)})"]
+    tail = [] if code == 0 else [f"({describe_result(code)})"]
     return "\n".join([*shown, *tail]) or "(no output)"
 
 
 def describe_command_output(command: str, code: int, output: str) -> str:
     """What the model reads about a command."""
     fence = "`" * (1 + max(2, *map(len, re.findall("`+", output)), 0))  # one that the output cannot close
-    return f"{RAN}{command}` ({how_it_went(code)}):\n{fence}text\n{output}\n{fence}"
+    return f"{RAN}{command}` ({describe_result(code)}):\n{fence}text\n{output}\n{fence}"

@@ -9,7 +9,7 @@ _JOINER = "\u200c"
 _TURNS = frozenset(map(chr, [*range(0x202A, 0x202F), *range(0x2066, 0x206A)]))
 
 
-def readable(text: str, instead: str = "") -> str:
+def replace_control_characters(text: str, instead: str = "") -> str:
     """The text with `instead` for every control character, and for those that turn the direction of writing.
 
     Spaces of every kind stay: with one that does not break, `10 000` must not become `10000`. Other marks that cannot

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from glidepath.agent import Agent, Budget, Limits
 from glidepath.cli.shown import call_line
-from glidepath.cli.status import clip
+from glidepath.cli.status import clip_line
 from glidepath.cli.world import CliContext, screen_size
 from glidepath.events import GuardTripped, LandingStarted, ToolEnded, ToolStarted
 from glidepath.models import LocalModel
@@ -38,7 +38,7 @@ _ANSWERS = {"nudge": "the model is told", "withdraw": "the tool is withdrawn"}
 
 
 @tool(read_only=True, idempotent=True)
-async def atlas(city: str) -> str:
+async def look_up_city(city: str) -> str:
     """Look a city up in the atlas."""
     return ATLAS.get(city.strip(), f"{city} is not in the atlas. It has {', '.join(ATLAS)}.")
 
@@ -72,7 +72,7 @@ class DemoStage:
         self._line(f'The model may take one turn. The task: "{TASK}"')
         agent = self._agent(
             limits=Limits(max_iterations=1, timeout=_PATIENCE),
-            tools=[atlas],
+            tools=[look_up_city],
             max_output_tokens=64,
             texts=Texts(landing="Tell me in one sentence what the atlas said."),
         )
@@ -112,7 +112,7 @@ class DemoStage:
         self._line("The model must call a tool in every turn, and has 12 turns to waste.")
         agent = self._agent(
             limits=Limits(max_iterations=12, timeout=_PATIENCE),
-            tools=[atlas],
+            tools=[look_up_city],
             tool_choice="required",
             max_output_tokens=128,
             texts=Texts(withdrawn="Tell me in one sentence what the atlas said."),
@@ -165,7 +165,7 @@ class DemoStage:
 
     def _quote(self, text: str) -> None:
         """Print one row of what the model or a tool said."""
-        self._world.write(f"   {clip(text, self._room())}\n")
+        self._world.write(f"   {clip_line(text, self._room())}\n")
 
     def _room(self) -> int:
         return room_on(self._world)

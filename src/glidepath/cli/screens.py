@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TextIO
 
 from glidepath import _wire
 from glidepath.cli.shown import call_line
-from glidepath.cli.status import clip, printable
+from glidepath.cli.status import clip_line, strip_control_characters
 from glidepath.cli.world import CliContext
 from glidepath.events import Event, ToolEnded, ToolStarted
 from glidepath.outcome import AgentState, LoopOutcome, RunResult
@@ -28,7 +28,7 @@ class Screen(Protocol):
     def show(self, event: Event) -> None:
         """An event happened."""
 
-    def say(self, text: str) -> None:
+    def print_line(self, text: str) -> None:
         """Show a message of the command itself."""
 
     def finish(self, result: RunResult) -> None:
@@ -61,9 +61,11 @@ class PlainScreen:
         if self._verbose and isinstance(event, ToolStarted):
             self._world.note(f"> {call_line(event.tool_name, event.arguments)}")
         elif self._verbose and isinstance(event, ToolEnded):
-            self._world.note("\n".join(f"  {row}" for row in printable(event.result.text).splitlines()[:_MOST_ROWS]))
+            self._world.note(
+                "\n".join(f"  {row}" for row in strip_control_characters(event.result.text).splitlines()[:_MOST_ROWS])
+            )
 
-    def say(self, text: str) -> None:
+    def print_line(self, text: str) -> None:
         """Print a note on the error stream."""
         if not self._quiet:
             self._world.note(text)
@@ -75,11 +77,11 @@ class PlainScreen:
             said = "" if result.output is None else _encode(result.output).decode()
         if said:
             # A pipe gets the model's bytes unchanged; in a terminal they could be control sequences.
-            shown = printable(said) if self._world.is_terminal(self._world.stdout) else said
+            shown = strip_control_characters(said) if self._world.is_terminal(self._world.stdout) else said
             self._world.write(shown.rstrip("\n") + "\n")
         if self._out is not None:
             write_answer(self._out, said, self._world)
-        words = ending(result) or ("" if said else "no answer was written")
+        words = describe_ending(result) or ("" if said else "no answer was written")
         if words and not self._quiet:
             self._world.note(f"[{words}]")
         elif words and not said:
@@ -135,7 +137,7 @@ def write_answer(path: Path, text: str, world: CliContext) -> None:
         world.complain(f"--out: {path} cannot be written: {error.strerror or error}")
 
 
-def ending(result: RunResult) -> str:
+def describe_ending(result: RunResult) -> str:
     """How a run ended, in a few words; empty if it is done."""
     if result.outcome is LoopOutcome.DONE and result.cause is None:
         return ""
@@ -149,4 +151,4 @@ def ending(result: RunResult) -> str:
         return f"paused: waiting for a decision about {waiting}" if waiting else "paused"
     if result.state is not AgentState.COMPLETED and state != words:
         words = f"{words}, {state}"
-    return clip(f"{words}: {why}", _MOST_WORDS) if why else words
+    return clip_line(f"{words}: {why}", _MOST_WORDS) if why else words

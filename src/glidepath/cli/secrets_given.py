@@ -41,8 +41,8 @@ def check_secrets(options: argparse.Namespace, world: CliContext) -> GivenSecret
 
     if not 0 <= options.port <= LAST_PORT:
         raise ConfigurationError(f"--port must be between 0 and {LAST_PORT}, not {options.port}")
-    token = _secret(options, world, "token", TOKEN)
-    view = _secret(options, world, "view_token", VIEW_TOKEN)
+    token = _read_secret(options, world, "token", TOKEN)
+    view = _read_secret(options, world, "view_token", VIEW_TOKEN)
     check_tls(options)
     check_bind(
         options.host, token=token is not None, tls=options.tls_cert is not None, behind_proxy=options.behind_proxy
@@ -50,7 +50,7 @@ def check_secrets(options: argparse.Namespace, world: CliContext) -> GivenSecret
     return GivenSecrets(token=token, view=view)
 
 
-def _secret(options: argparse.Namespace, world: CliContext, name: str, variable: str) -> str | None:
+def _read_secret(options: argparse.Namespace, world: CliContext, name: str, variable: str) -> str | None:
     flag = f"--{name.replace('_', '-')}"
     if getattr(options, name) is not None:
         raise ConfigurationError(

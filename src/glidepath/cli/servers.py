@@ -26,7 +26,7 @@ def load_servers(
 ) -> list[tuple[McpServer, str]]:
     """Every server with where it was configured; a name counts once, and the more deliberate place wins."""
     found: dict[str, tuple[McpServer, str]] = {}
-    for servers, where in _places(settings, world, ask=ask):
+    for servers, where in _list_server_files(settings, world, ask=ask):
         for server in servers:
             found.setdefault(server.name, (server, where))
     changes: dict[str, Any] = {} if artifacts is None else {"artifacts": str(artifacts)}
@@ -34,15 +34,15 @@ def load_servers(
     if "pins" in table:
         changes["pins"] = table["pins"]
     changes["lock"] = str(world.folder / table.get("lock", "glidepath.mcp.lock"))
-    return [(_with(server, changes), where) for server, where in found.values()]
+    return [(_configure_server(server, changes), where) for server, where in found.values()]
 
 
-def _with(server: McpServer, changes: dict[str, Any]) -> McpServer:
+def _configure_server(server: McpServer, changes: dict[str, Any]) -> McpServer:
     own = {key: value for key, value in changes.items() if key != "pins" or server.link.pins == "auto"}
     return server.configured(**own)
 
 
-def _places(settings: LoadedSettings, world: CliContext, *, ask: bool) -> list[tuple[Any, str]]:
+def _list_server_files(settings: LoadedSettings, world: CliContext, *, ask: bool) -> list[tuple[Any, str]]:
     named, table = settings.get("mcp_config"), settings.get("mcp")
     shared = _read_shared_servers(settings, world, ask=ask)
     if not named and not table and shared is None:
@@ -54,15 +54,15 @@ def _places(settings: LoadedSettings, world: CliContext, *, ask: bool) -> list[t
         path = world.folder / Path(named).expanduser()
         places.append((read_server_file(path, world.environ), str(named)))
     if table:
-        origin = settings.origin("mcp")
+        origin = settings.origin_of("mcp")
         folder = world.folder if settings.file is None else settings.file.parent
         _check(table, origin)
         own = read_servers(table.get("servers", {}), world.environ, where=origin, folder=folder)
         found = settings.found and settings.file is not None and origin.startswith(settings.file.name)
-        places.append((_remove_refused_grants(own, _refusals(world)) if found else own, origin))
+        places.append((_remove_refused_grants(own, _read_refused_rights(world)) if found else own, origin))
     if shared is not None:
         said = read_server_file(world.folder / SHARED, world.environ, shared)
-        places.append((_remove_refused_grants(said, _refusals(world)), SHARED))
+        places.append((_remove_refused_grants(said, _read_refused_rights(world)), SHARED))
     return places
 
 
@@ -84,16 +84,18 @@ def _read_shared_servers(settings: LoadedSettings, world: CliContext, *, ask: bo
     """The bytes of `.mcp.json`, when a person trusts this folder as it is."""
     if settings.get("mcp_config") or not (world.folder / SHARED).is_file():
         return None
-    from glidepath.cli.consent import agrees, keep, somebody
-    from glidepath.cli.folder import look
+    from glidepath.cli.consent import ask_for_trust, find_person, keep
+    from glidepath.cli.folder import read_folder
     from glidepath.cli.trust import is_trusted
 
-    folder = look(world.folder)
+    folder = read_folder(world.folder)
     if SHARED not in folder.files:
         return None
     if not is_trusted(folder):
         stream = (
-            somebody(world) if ask and not folder.unread and settings.get("output_format") in (None, "text") else None
+            find_person(world)
+            if ask and not folder.unread and settings.get("output_format") in (None, "text")
+            else None
         )
         if stream is None:
             world.note_once(
@@ -102,14 +104,14 @@ def _read_shared_servers(settings: LoadedSettings, world: CliContext, *, ask: bo
             )
             return None
         missed = {key: known.value for key, known in settings.ignored.items()}  # a yes would cover these, too
-        refused = agrees(folder, missed, stream, world)
+        refused = ask_for_trust(folder, missed, stream, world)
         if refused is None or (not keep(folder, world, refused) and refused):
             world.note_once(f"Not trusted: continuing without the servers of {SHARED}.")
             return None
     return folder.files[SHARED]
 
 
-def _refusals(world: CliContext) -> frozenset[str]:
+def _read_refused_rights(world: CliContext) -> frozenset[str]:
     """The rights of servers that the person refused when they trusted this folder."""
     from glidepath.cli.trust import record_of
 
@@ -149,7 +151,7 @@ async def prompt_of(line: str, sources: Sequence[Any]) -> tuple[str | None, str]
                     words = " ".join(part if part in prompt.required else f"[{part}]" for part in prompt.arguments)
                     said.append(f"/{server.name}:{prompt.name} {words}  {prompt.description}".rstrip())
                 elif prompt.name == name:
-                    text = await prompt_text(supply, name, _arguments(prompt, rest))
+                    text = await prompt_text(supply, name, _parse_prompt_arguments(prompt, rest))
                     return text, "" if server.link.trusted else f"{server.name}:{name}"
         except SourceError as error:
             said.append(str(error))
@@ -160,7 +162,7 @@ async def prompt_of(line: str, sources: Sequence[Any]) -> tuple[str | None, str]
     return "\n".join(said) or None, wanted if said else ""
 
 
-def _arguments(prompt: OfferedPrompt, words: str) -> dict[str, str]:
+def _parse_prompt_arguments(prompt: OfferedPrompt, words: str) -> dict[str, str]:
     given: dict[str, str] = {}
     left = words.strip()
     free = list(prompt.arguments)

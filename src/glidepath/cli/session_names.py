@@ -21,7 +21,7 @@ _START = "session_"
 _SHORT, _FEW = 8, 5
 
 
-def short(session: str) -> str:
+def shorten_id(session: str) -> str:
     """An id as short as a person can type it; `find_session` finds it again."""
     from glidepath.sessions.cards import COPY
 
@@ -53,8 +53,8 @@ async def find_session(store: SessionStore, wanted: str) -> str:
         if found:
             break
     if not found and possible:
-        found = await _copies(store, wanted)
-    found = _original(found)
+        found = await _find_forks(store, wanted)
+    found = _drop_forks(found)
     by_name = not found
     if by_name and possible:
         found = await _find_by_name(store, wanted)
@@ -64,13 +64,13 @@ async def find_session(store: SessionStore, wanted: str) -> str:
         raise ConfigurationError(
             f"there is no session {wanted!r:.80}: `glidepath sessions list` shows the ids; the start of one is enough"
         )
-    few = ", ".join(map(_when_and_where, found[:_FEW])) + (", ..." if len(found) > _FEW else "")
+    few = ", ".join(map(_describe_entry, found[:_FEW])) + (", ..." if len(found) > _FEW else "")
     if by_name:
         raise ConfigurationError(f"{len(found)} sessions are called {wanted!r:.80}: {few}; give the id of one")
     raise ConfigurationError(f"{wanted!r:.80} matches {len(found)} sessions: {few}; give more of the id")
 
 
-async def _copies(store: SessionStore, wanted: str) -> list[Entry]:
+async def _find_forks(store: SessionStore, wanted: str) -> list[Entry]:
     """The forks whose short id begins like this."""
     from glidepath.sessions.cards import COPY
     from glidepath.sessions.finding import each_session
@@ -89,7 +89,7 @@ async def _copies(store: SessionStore, wanted: str) -> list[Entry]:
     ]
 
 
-def _original(found: list[Entry]) -> list[Entry]:
+def _drop_forks(found: list[Entry]) -> list[Entry]:
     """Only the session itself where all others are forks of it: their ids begin with its id."""
     from glidepath.sessions.cards import COPY
 
@@ -100,7 +100,7 @@ def _original(found: list[Entry]) -> list[Entry]:
     return [first] if len(forks) == len(found) - 1 else found
 
 
-def _when_and_where(entry: Entry) -> str:
+def _describe_entry(entry: Entry) -> str:
     from glidepath.cli.chat_cards import card_of
 
     when = datetime.fromtimestamp(entry.updated).astimezone().strftime("%Y-%m-%d %H:%M")
@@ -116,7 +116,7 @@ async def _find_by_name(store: SessionStore, name: str) -> list[Entry]:
     return [entry async for entry in each_session(store, text=line) if entry.title == line]
 
 
-async def last_session(store: SessionStore) -> str:
+async def find_last_session(store: SessionStore) -> str:
     """The session that was active last; raises `ConfigurationError` when there is none."""
     from glidepath.sessions.finding import find_sessions
 
@@ -133,9 +133,9 @@ async def choose_session(options: Namespace, store: SessionStore | None, folder:
     if store is None:
         raise ConfigurationError("sessions are not being saved: leave --store none out to continue one")
     if options.go_on:
-        return last_here(folder)
+        return find_last_session_here(folder)
     if options.last:
-        return await last_session(store)
+        return await find_last_session(store)
     return await find_session(store, options.resume)
 
 
@@ -149,7 +149,7 @@ async def label_session(store: SessionStore, session: str, name: str | None, wor
             await annotate(store, session, title=name)
             if any(entry.session_id != session for entry in await _find_by_name(store, name)):
                 told = f"another session is also called {name!r:.80}, so use the id of this one"
-                world.note(f"--name: {told}: {escape_invisible(short(session))}")
+                world.note(f"--name: {told}: {escape_invisible(shorten_id(session))}")
         except (ConfigurationError, StoreError) as error:
             world.note(f"--name: {error}")
 
@@ -189,7 +189,7 @@ def remember_here(folder: Path, session: str) -> None:
     keep_file(_place(folder), f"{session}\n".encode())
 
 
-def last_here(folder: Path) -> str:
+def find_last_session_here(folder: Path) -> str:
     """The session that was last active in this folder; raises `ConfigurationError` when there is none."""
     place = _place(folder)
     with contextlib.suppress(OSError, ValueError):

@@ -35,7 +35,7 @@ def read_text(setting: Setting, text: str, where: str) -> Any:
     if kind == "bool":
         word = text.strip().lower()
         if word not in (*_TRUE, *_FALSE):
-            raise _wrong(where, "true or false", text)
+            raise _make_error(where, "true or false", text)
         return word in _TRUE
     return read_value(setting, text, where)
 
@@ -55,7 +55,7 @@ def read_value(setting: Setting, value: object, where: str) -> Any:
     return _read(kind, value, where)
 
 
-def _wrong(where: str, expected: str, value: object) -> ConfigurationError:
+def _make_error(where: str, expected: str, value: object) -> ConfigurationError:
     shown = str(value) if isinstance(value, Decimal | date | time) else repr(value)
     return ConfigurationError(f"{where}: expected {expected}, got {shown:.80}")
 
@@ -65,7 +65,7 @@ def _read(kind: str, value: object, where: str, expected: str = "") -> Any:
     try:
         return convert(value)
     except (ArithmeticError, TypeError, ValueError):
-        raise _wrong(where, expected or usual, value) from None
+        raise _make_error(where, expected or usual, value) from None
 
 
 # --- conversions: whatever they raise means that the value does not fit -------------------------------------------
@@ -98,7 +98,7 @@ def _seconds(value: object) -> float:
     return float(_decimal(value, zero=False))
 
 
-def _exactly(kind: type, value: object) -> Any:
+def _require_type(kind: type, value: object) -> Any:
     _must(isinstance(value, kind))
     return value
 
@@ -111,9 +111,9 @@ _KINDS: dict[str, tuple[str, Callable[[Any], Any]]] = {
     "fraction": ("a number from 0 to below 1 such as 0.1", lambda value: str(_decimal(value, below=1))),
     "number": ("a number of at least 0", lambda value: float(_decimal(value))),
     "seconds": ("a time greater than 0: seconds, or 90s, 30m, 1h30m", _seconds),
-    "text": ("text", partial(_exactly, str)),
-    "bool": ("true or false", partial(_exactly, bool)),
-    "table": ("a table", lambda value: _plain(_exactly(Mapping, value))),
+    "text": ("text", partial(_require_type, str)),
+    "bool": ("true or false", partial(_require_type, bool)),
+    "table": ("a table", lambda value: _plain(_require_type(Mapping, value))),
 }
 """What to expect of a value of each kind, and how to convert it."""
 
@@ -123,9 +123,9 @@ _KINDS: dict[str, tuple[str, Callable[[Any], Any]]] = {
 
 def _choice(setting: Setting, value: object, where: str) -> str:
     if value not in setting.choices:
-        from glidepath.tools.advice import closest
+        from glidepath.tools.advice import find_closest
 
-        meant = closest(value, setting.choices) if isinstance(value, str) else None
+        meant = find_closest(value, setting.choices) if isinstance(value, str) else None
         hint = f"; did you mean {meant!r}?" if meant else ""
         raise ConfigurationError(f"{where}: expected one of {', '.join(setting.choices)}, got {value!r:.80}{hint}")
     return str(value)
@@ -133,7 +133,7 @@ def _choice(setting: Setting, value: object, where: str) -> str:
 
 def _names(value: object, where: str) -> tuple[str, ...]:
     if not isinstance(value, list | tuple) or not all(isinstance(name, str) and name.strip() for name in value):
-        raise _wrong(where, "a list of names", value)
+        raise _make_error(where, "a list of names", value)
     names = tuple(name.strip() for name in value)
     seen: set[str] = set()
     for name in names:
@@ -154,11 +154,11 @@ def _plain(value: object) -> Any:
 
 def _prices(value: object, where: str) -> dict[str, tuple[Decimal, ...]]:
     if not isinstance(value, Mapping):
-        raise _wrong(where, "a table of model name = [input, output] in dollars per million tokens", value)
+        raise _make_error(where, "a table of model name = [input, output] in dollars per million tokens", value)
     prices = {}
     for name, pair in value.items():
         if not isinstance(pair, list | tuple) or not 2 <= len(pair) <= 4:  # noqa: PLR2004 - also cache read and write
-            raise _wrong(f"{where}.{name}", "[input, output] in dollars per million tokens", pair)
+            raise _make_error(f"{where}.{name}", "[input, output] in dollars per million tokens", pair)
         prices[str(name)] = tuple(_read("price", figure, f"{where}.{name}") for figure in pair)
     return prices
 
@@ -166,7 +166,7 @@ def _prices(value: object, where: str) -> dict[str, tuple[Decimal, ...]]:
 def _recovery(value: object, where: str) -> Any:
     """`{max_attempts = 3, scaling = "double", ceiling = 16000}`; scaling also "linear:STEP" or "fixed:CAP,CAP"."""
     if not isinstance(value, Mapping):
-        raise _wrong(where, f"a table of {', '.join(_RECOVERY)}", value)
+        raise _make_error(where, f"a table of {', '.join(_RECOVERY)}", value)
     unknown = [key for key in value if key not in _RECOVERY]
     if unknown:
         raise ConfigurationError(
@@ -182,7 +182,7 @@ def _recovery(value: object, where: str) -> Any:
         caps = [_read("int", cap, f"{where}.scaling", "fixed:CAP,CAP") for cap in figures.split(",")]
         scaling = TokenScaling.Fixed(caps)
     elif kind != "double" or figures:
-        raise _wrong(f"{where}.scaling", "double, linear:STEP or fixed:CAP,CAP", value["scaling"])
+        raise _make_error(f"{where}.scaling", "double, linear:STEP or fixed:CAP,CAP", value["scaling"])
     ceiling = value.get("ceiling")
     return MaxTokensRecovery(
         max_attempts=_read("int", value.get("max_attempts", 3), f"{where}.max_attempts"),

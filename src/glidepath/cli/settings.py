@@ -15,13 +15,13 @@ from glidepath.cli.setting_rows import ROWS
 from glidepath.setting import FREE, INSIDE, Setting
 
 
-def _own(key: str, kind: str, help: str, flag: str = "", seed: str = "", **more: Any) -> Setting:  # noqa: A002
+def _declare(key: str, kind: str, help: str, flag: str = "", seed: str = "", **more: Any) -> Setting:  # noqa: A002
     return Setting(kind, help, flag, seed, key=key, **more)
 
 
 _TOOLS = (
-    _own("mcp", "table", "MCP servers whose tools the model may call: [mcp.servers.NAME]; also pins and lock"),
-    _own(
+    _declare("mcp", "table", "MCP servers whose tools the model may call: [mcp.servers.NAME]; also pins and lock"),
+    _declare(
         "mcp_config",
         "text?",
         "a JSON file with mcpServers, read in addition to the configuration",
@@ -29,7 +29,7 @@ _TOOLS = (
         metavar="FILE",
         in_file=False,
     ),
-    _own(
+    _declare(
         "workspace",
         "text",
         "the folder the tools work in (default: the current one)",
@@ -37,7 +37,7 @@ _TOOLS = (
         metavar="DIR",
         found=INSIDE,
     ),
-    _own(
+    _declare(
         "sandbox",
         "choice",
         "the shell tool's sandbox: auto uses it if installed, require insists on it",
@@ -46,35 +46,35 @@ _TOOLS = (
         default="auto",
         found=("auto", "require"),
     ),
-    _own(
+    _declare(
         "shell_home",
         "text?",
         "HOME for shell commands, read-only in the sandbox (default: an empty folder)",
         "--shell-home",
         metavar="DIR",
     ),
-    _own(
+    _declare(
         "secret_files",
         "names",
         "files that a person is asked about before they are read, instead of .env, keys and the like",
         "--secret-files",
         metavar="NAMES",
     ),
-    _own(
+    _declare(
         "allow_protected",
         "names",
         "protected files that the tools may write, such as .vscode/tasks.json",
         "--allow-protected",
         metavar="PATHS",
     ),
-    _own(
+    _declare(
         "redact",
         "text?",
         "a function that rewrites messages before they are stored: python:module:function",
         "--redact",
         metavar="NAME",
     ),
-    _own(
+    _declare(
         "approve",
         "choice",
         "calls that need a person's approval: ask, approve all of them, or deny them",
@@ -83,7 +83,7 @@ _TOOLS = (
         default="ask",
         in_file=False,
     ),
-    _own(
+    _declare(
         "edits",
         "choice",
         "what write and edit do: ask a person first (the default in chat), or apply the change",
@@ -91,7 +91,7 @@ _TOOLS = (
         choices=("ask", "apply"),
         found=("ask",),
     ),
-    _own(
+    _declare(
         "agents_md",
         "bool",
         "give the model the AGENTS.md of a folder that you trust",
@@ -99,10 +99,10 @@ _TOOLS = (
         default=True,
         found=FREE,
     ),
-    _own("yes", "bool", "give the embedded model more tools than it can handle", "--yes", in_file=False),
+    _declare("yes", "bool", "give the embedded model more tools than it can handle", "--yes", in_file=False),
 )
 _STORE = (
-    _own(
+    _declare(
         "wallet",
         "text?",
         "draw from this wallet in the store; `glidepath wallets` makes and lists them",
@@ -111,14 +111,14 @@ _STORE = (
     ),
 )
 _DISPLAY = (
-    _own(
+    _declare(
         "telemetry.otel",
         "bool",
         "send spans and metrics to OpenTelemetry, set up by the usual OTEL_* variables",
         "--otel",
     ),
-    _own("telemetry.content", "bool", "also record messages, arguments and results on spans"),
-    _own(
+    _declare("telemetry.content", "bool", "also record messages, arguments and results on spans"),
+    _declare(
         "output_format",
         "choice",
         "what is printed: text, one json object, or stream-json (one event per line)",
@@ -127,7 +127,7 @@ _DISPLAY = (
         default="text",
         found=FREE,
     ),
-    _own(
+    _declare(
         "streaming",
         "bool",
         "show the answer while it is written; display only",
@@ -152,6 +152,6 @@ BY_SEED: dict[str, Setting] = {
 """The older key of a setting, where it differs from ours. Under it, 0 means off."""
 
 
-def variable(setting: Setting) -> str:
+def variable_name_of(setting: Setting) -> str:
     """The environment variable of a setting."""
     return "GLIDEPATH_" + setting.key.replace(".", "_").upper()

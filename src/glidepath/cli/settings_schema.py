@@ -6,7 +6,7 @@ from typing import Any
 
 from glidepath.agent import Limits, LoopConfig
 from glidepath.cli.setting_rows import PYTHON_ONLY
-from glidepath.cli.settings import SECTIONS, SETTINGS, variable
+from glidepath.cli.settings import SECTIONS, SETTINGS, variable_name_of
 from glidepath.guards import GuardrailsConfig
 from glidepath.quantities import format_seconds
 from glidepath.setting import Setting
@@ -50,9 +50,9 @@ def json_schema() -> dict[str, Any]:
         if not setting.in_file:
             continue
         section, _, name = setting.key.rpartition(".")
-        (inner[section] if section else root)[name] = _one(setting)
+        (inner[section] if section else root)[name] = _describe_setting(setting)
         if setting.seed and setting.seed != setting.key:
-            older = _one(setting, zero=True)
+            older = _describe_setting(setting, zero=True)
             older["description"] = f"the older name of {setting.key}; 0 is off"
             older["deprecated"] = True
             root[setting.seed] = older
@@ -67,17 +67,17 @@ def json_schema() -> dict[str, Any]:
     }
 
 
-def _one(setting: Setting, *, zero: bool = False) -> dict[str, Any]:
+def _describe_setting(setting: Setting, *, zero: bool = False) -> dict[str, Any]:
     kind = setting.kind.rstrip("?")
     least = 0 if zero or setting.zero_is_off else 1
     above = {"minimum": 0} if zero else {"exclusiveMinimum": 0}
     forms: dict[str, dict[str, Any]] = {
-        "int": _number(_SHORT, "integer", minimum=least),
-        "count": _number(_SHORT, "integer", minimum=0),
-        "money": _number(_FIGURE, **above),
-        "fraction": _number(_FIGURE, minimum=0, exclusiveMaximum=1),
-        "number": _number(_FIGURE, minimum=0),
-        "seconds": _number(_TIME, **above),
+        "int": _describe_number(_SHORT, "integer", minimum=least),
+        "count": _describe_number(_SHORT, "integer", minimum=0),
+        "money": _describe_number(_FIGURE, **above),
+        "fraction": _describe_number(_FIGURE, minimum=0, exclusiveMaximum=1),
+        "number": _describe_number(_FIGURE, minimum=0),
+        "seconds": _describe_number(_TIME, **above),
         "text": {"type": "string"},
         "bool": {"type": "boolean"},
         "choice": {"enum": list(setting.choices)},
@@ -95,7 +95,7 @@ def _one(setting: Setting, *, zero: bool = False) -> dict[str, Any]:
     return {**made, "description": setting.help}
 
 
-def _number(pattern: str, kind: str = "number", /, **bounds: int) -> dict[str, Any]:
+def _describe_number(pattern: str, kind: str = "number", /, **bounds: int) -> dict[str, Any]:
     """A number within bounds, or its text."""
     return {"anyOf": [{"type": kind, **bounds}, {"type": "string", "pattern": pattern}]}
 
@@ -109,7 +109,7 @@ def markdown_table() -> str:
             f"`{setting.key}`" if setting.in_file else "not in a file",
             f"`{older}`" if older not in ("", "same") else older,
             f"`{setting.flag}`" if setting.flag else "",
-            f"`{variable(setting)}`",
+            f"`{variable_name_of(setting)}`",
             f"`{setting.python}`" if setting.python else "",
             setting.help.replace("<", "&lt;") + _words(setting),
         )

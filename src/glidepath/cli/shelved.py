@@ -71,8 +71,8 @@ def act_on_store(
     settings: LoadedSettings | None = None,
 ) -> int:
     """Do something with the store that the settings name."""
-    from glidepath.cli.session_names import find_session, last_session
-    from glidepath.cli.stores import assume_store, make_store, on_store, redacting
+    from glidepath.cli.session_names import find_last_session, find_session
+    from glidepath.cli.stores import add_redaction, assume_store, make_store, on_store
 
     action = getattr(options, "action", command)
     if hasattr(options, "last") and bool(options.session) == options.last:
@@ -80,11 +80,11 @@ def act_on_store(
         raise ConfigurationError(f"{action}: {wrong}; `glidepath sessions list` shows the ids")
     settings = settings or store_settings(options, world)
     reads = action not in _WRITING
-    store = redacting(make_store(assume_store(settings, command), world), settings, world, reads=reads)
+    store = add_redaction(make_store(assume_store(settings, command), world), settings, world, reads=reads)
 
     async def act_on_found(kept: Any) -> int:
         if getattr(options, "last", False):
-            options.session = await last_session(kept)
+            options.session = await find_last_session(kept)
         elif getattr(options, "session", None):
             options.session = await find_session(kept, options.session)
         return await act(kept)
@@ -108,7 +108,7 @@ def add_filters(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("which sessions")
     group.add_argument("--tag", help="only those with this tag")
     group.add_argument("--agent", metavar="NAME", help="only those whose last run was this agent's")
-    group.add_argument("--outcome", metavar="WORD", help=f"how the last run ended: {', '.join(_outcomes())}")
+    group.add_argument("--outcome", metavar="WORD", help=f"how the last run ended: {', '.join(_list_outcomes())}")
     group.add_argument("--state", metavar="WORD", help="state of the last run, such as completed or error")
     group.add_argument("--newer-than", metavar="TIME", help="active within the last 12h, 7d, 2w")
     group.add_argument("--older-than", metavar="TIME", help="not active within the last 12h, 7d, 2w")
@@ -160,17 +160,17 @@ def query_of(options: argparse.Namespace, **fields: Any) -> SessionQuery:
         roots=not options.children,
         tag=None if options.tag is None else check_tag(options.tag),
         agent=options.agent,
-        outcome=None if options.outcome is None else _word("--outcome", options.outcome, _outcomes()),
+        outcome=None if options.outcome is None else _parse_word("--outcome", options.outcome, _list_outcomes()),
         state=None if options.state is None else state_of(options.state),
         after=None if newer is None else now - seconds_of("--newer-than", newer),
         before=None if older is None else now - seconds_of("--older-than", older),
-        min_cost=_dollars("--min-cost", options.min_cost),
-        max_cost=_dollars("--max-cost", options.max_cost),
+        min_cost=_parse_dollars("--min-cost", options.min_cost),
+        max_cost=_parse_dollars("--max-cost", options.max_cost),
         **fields,
     )
 
 
-def _outcomes() -> list[str]:
+def _list_outcomes() -> list[str]:
     from glidepath.outcome import LoopOutcome
 
     return [*(outcome.value for outcome in LoopOutcome), "unfinished"]
@@ -182,10 +182,10 @@ def state_of(text: str, *more: str) -> str:
     from glidepath.teams.values import TeamStatus
 
     known = [state.value for state in (*AgentState, *TeamStatus)]
-    return _word("--state", text, list(dict.fromkeys([*known, "queued", *more])))
+    return _parse_word("--state", text, list(dict.fromkeys([*known, "queued", *more])))
 
 
-def _word(flag: str, text: str, known: Sequence[str]) -> str:
+def _parse_word(flag: str, text: str, known: Sequence[str]) -> str:
     word = text.strip().lower().replace("-", "_")
     if word not in known:
         raise ConfigurationError(f"{flag}: {text!r:.40} is not one of {', '.join(known)}")
@@ -200,7 +200,7 @@ def seconds_of(flag: str, text: str) -> float:
     return float(found[1]) * _UNITS[found[2]]
 
 
-def _dollars(flag: str, text: str | None) -> Decimal | None:
+def _parse_dollars(flag: str, text: str | None) -> Decimal | None:
     if text is None:
         return None
     try:
@@ -215,58 +215,58 @@ def _dollars(flag: str, text: str | None) -> Decimal | None:
 # --- lines ---------------------------------------------------------------------------------------------------------
 
 
-def standing(entry: Entry) -> str:
+def describe_state(entry: Entry) -> str:
     """The state of a session's last run, in a word."""
-    from glidepath.sessions.owner import free
+    from glidepath.sessions.owner import is_claimable
 
     if entry.summary.get("outcome"):
         return str(entry.summary["outcome"])
     if entry.summary.get("state") == "queued":
         return "queued"
-    return "interrupted" if free(entry.owner, entry.expires, time.time()) else "running"
+    return "interrupted" if is_claimable(entry.owner, entry.expires, time.time()) else "running"
 
 
-def row(entry: Entry, name: str, most: int) -> str:
+def format_row(entry: Entry, name: str, most: int) -> str:
     """One session on one line, its last column cut after `most`; nothing in it can steer the terminal."""
-    from glidepath.cli.status import clip
-    from glidepath.sessions.cards import figures
+    from glidepath.cli.status import clip_line
+    from glidepath.sessions.cards import read_figures
     from glidepath.sessions.foreign_mark import is_foreign
 
     known = entry.summary
     when = datetime.fromtimestamp(entry.updated).astimezone().strftime("%Y-%m-%d %H:%M")
-    used = figures(known)
+    used = read_figures(known)
     turns = used.get("turns", "-") if known.get("outcome") else "-"
     cost = _cost(used.get("cost"))
     tags = "".join(f"#{tag} " for tag in entry.tags)
     whose = f"{known.get('agent')}: " if is_foreign(entry) else ""
-    what = clip(" ".join(f"{tags}{whose}{entry.title or known.get('task', '')}".split()), most)
-    how = clip(standing(entry), 11)
-    return f"{name}  {when}  {how:<11}  {clip(str(turns), 5):>5}  {cost:>8}  {what}".rstrip()
+    what = clip_line(" ".join(f"{tags}{whose}{entry.title or known.get('task', '')}".split()), most)
+    how = clip_line(describe_state(entry), 11)
+    return f"{name}  {when}  {how:<11}  {clip_line(str(turns), 5):>5}  {cost:>8}  {what}".rstrip()
 
 
 def _cost(value: object) -> str:
-    from glidepath.cli.status import money
+    from glidepath.cli.status import format_money
 
     try:
-        return money(Decimal(str(value))) if isinstance(value, str) else "-"
+        return format_money(Decimal(str(value))) if isinstance(value, str) else "-"
     except InvalidOperation:
         return "?"
 
 
 def as_json(entry: Entry) -> dict[str, Any]:
     """One session as plain data."""
-    from glidepath.sessions.cards import figures
+    from glidepath.sessions.cards import read_figures
     from glidepath.sessions.foreign_mark import is_foreign
 
     known = entry.summary
-    used = figures(known)
+    used = read_figures(known)
     return {
         "session_id": entry.session_id,
         "title": entry.title,
         "tags": list(entry.tags),
         "state": known.get("state"),
         "outcome": known.get("outcome"),
-        "standing": standing(entry),
+        "standing": describe_state(entry),
         "agent": known.get("agent"),
         "model": known.get("model"),
         "task": known.get("task"),
@@ -292,7 +292,7 @@ async def label_lines(store: SessionStore, session: str) -> list[str]:
 
 def describe_usage(folded: Folded, snapshot: Snapshot) -> Iterator[str]:
     """What a session has used, the run that was interrupted included."""
-    from glidepath.cli.status import money
+    from glidepath.cli.status import format_money
 
     totals, last = folded.session.totals, folded.session.last
     runs, turns, calls, tokens = totals.runs, totals.iterations, totals.tool_calls, totals.usage.total
@@ -306,13 +306,13 @@ def describe_usage(folded: Folded, snapshot: Snapshot) -> Iterator[str]:
     told = f" in {pluralize(runs, 'message')}" if runs > 1 else ""
     yield f"turns     {turns}{landed}{told}, tool calls {calls}, tokens {tokens}"
     if totals.cost is not None:
-        yield f"cost      {money(totals.cost)}, {pluralize(totals.usage.total, 'token')} in all"
+        yield f"cost      {format_money(totals.cost)}, {pluralize(totals.usage.total, 'token')} in all"
 
 
 def print_entries(entries: Sequence[Entry], world: CliContext, nothing: str, *, as_data: bool) -> None:
     """Print a table of sessions, or a JSON object for each. On a terminal, ids are short and rows fit."""
     from glidepath import _wire
-    from glidepath.cli.session_names import short
+    from glidepath.cli.session_names import shorten_id
     from glidepath.cli.shown import escape_invisible
     from glidepath.cli.world import screen_size
 
@@ -320,11 +320,11 @@ def print_entries(entries: Sequence[Entry], world: CliContext, nothing: str, *, 
         world.write("".join(_wire.encode(as_json(entry)).decode() + "\n" for entry in entries))
     elif entries:
         live = world.is_terminal(world.stdout)
-        names = [escape_invisible(short(entry.session_id) if live else entry.session_id) for entry in entries]
+        names = [escape_invisible(shorten_id(entry.session_id) if live else entry.session_id) for entry in entries]
         width = max(7, *map(len, names))
         head = f"{'SESSION':<{width}}  {'LAST ACTIVE':<16}  {'OUTCOME':<11}  {'TURNS':>5}  {'COST':>8}  "
         most = min(_SHOWN, max(screen_size(world.stdout)[0] - len(head), _FEWEST)) if live else _SHOWN
-        rows = [row(entry, f"{name:<{width}}", most) for entry, name in zip(entries, names, strict=True)]
+        rows = [format_row(entry, f"{name:<{width}}", most) for entry, name in zip(entries, names, strict=True)]
         world.write("".join(f"{line}\n" for line in [f"{head}WHAT", *rows]))
     else:
         world.note(nothing)

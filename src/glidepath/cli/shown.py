@@ -32,6 +32,6 @@ def quote_value(value: object) -> str:
         return ", ".join(quote_value(item) for item in value) or "none"
     from glidepath import _wire
 
-    plain = _wire.plain(value, enc_hook=str)
+    plain = _wire.to_plain_data(value, enc_hook=str)
     text = json.dumps(plain, ensure_ascii=False, default=repr) if isinstance(plain, dict | list) else str(plain)
     return escape_invisible(text)

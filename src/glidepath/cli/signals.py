@@ -28,7 +28,7 @@ class Caught:
 
 
 @contextmanager
-def catching(token: CancelToken, say: Callable[[str], None]) -> Iterator[Caught]:
+def catch_signals(token: CancelToken, say: Callable[[str], None]) -> Iterator[Caught]:
     """While inside: the first Ctrl-C winds down, the second stops at once, SIGTERM stops without a model call."""
     loop = asyncio.get_running_loop()
     caught = Caught()
@@ -62,7 +62,7 @@ def catching(token: CancelToken, say: Callable[[str], None]) -> Iterator[Caught]
             signal.signal(number, handler)
 
 
-async def let_go() -> None:
+async def abandon_tasks() -> None:
     """Leave no task behind that would keep the process from exiting, not even one that ignores cancellation."""
     loop = asyncio.get_running_loop()
     deaf: set[asyncio.Task[object]] = set()

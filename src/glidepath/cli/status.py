@@ -9,7 +9,7 @@ from typing import Any
 from glidepath import events
 from glidepath.agent import Limits, LoopConfig
 from glidepath.agent.route import output_limit_of
-from glidepath.cli.readable import readable
+from glidepath.cli.readable import replace_control_characters
 from glidepath.cli.shown import width_of
 from glidepath.outcome import RunResult
 from glidepath.plurals import pluralize
@@ -42,7 +42,7 @@ class Status:
         self._running: dict[str, str] = {}
         self._landing = False
 
-    def hear(self, event: events.Event) -> None:
+    def record_event(self, event: events.Event) -> None:
         """Record an event."""
         match event:
             case events.StreamChunk():
@@ -121,7 +121,7 @@ class Status:
             self.phase = "finishing up" if self._landing else "thinking"
 
 
-def most_output(config: LoopConfig) -> int:
+def reserved_output_of(config: LoopConfig) -> int:
     """The output that is reserved for a call without a cap."""
     return config.max_output_tokens or output_limit_of(config.model)
 
@@ -133,13 +133,13 @@ def status_line(status: Status, width: int, *, separator: str = " | ") -> str:
     """The status in at most `width` columns: the wider, the more it says. The phase and the turn go last."""
     limits = status.limits
     turn = f"{status.turn}/{limits.max_iterations}" if limits.max_iterations else f"{status.turn}"
-    spent, most = figure(status.tokens + status.running), limits.max_tokens
+    spent, most = format_count(status.tokens + status.running), limits.max_tokens
     spent = f"~{spent}" if status.running else spent
-    tokens = f"{spent}/{figure(most)}" if most else spent
-    paid = money(status.spent) if status.spent is not None else "$0" if limits.max_cost is not None else ""
-    cost = f"{paid}/{money(Decimal(str(limits.max_cost)))}" if paid and limits.max_cost is not None else paid
+    tokens = f"{spent}/{format_count(most)}" if most else spent
+    paid = format_money(status.spent) if status.spent is not None else "$0" if limits.max_cost is not None else ""
+    cost = f"{paid}/{format_money(Decimal(str(limits.max_cost)))}" if paid and limits.max_cost is not None else paid
     seconds = status.seconds_left()
-    left = duration(seconds) if seconds is not None else ""
+    left = format_duration(seconds) if seconds is not None else ""
     phase = status.phase
     forms = (
         (phase, f"turn {turn}", f"{tokens} tokens", cost, f"{left} left" if left else ""),
@@ -154,15 +154,15 @@ def status_line(status: Status, width: int, *, separator: str = " | ") -> str:
         line = (separator if number < 2 else " ").join(part for part in form if part)  # noqa: PLR2004
         if width_of(line) <= width:
             return line
-    return clip(phase, width)
+    return clip_line(phase, width)
 
 
-def printable(text: str) -> str:
+def strip_control_characters(text: str) -> str:
     """The text without control characters, which could steer the terminal."""
-    return readable(text.replace("\r\n", "\n"), "?")
+    return replace_control_characters(text.replace("\r\n", "\n"), "?")
 
 
-def clip(text: str, width: int) -> str:
+def clip_line(text: str, width: int) -> str:
     """The text in at most `width` columns, on one line, without control characters; three dots mark a cut."""
     shown = "".join(sign if sign.isprintable() else " " for sign in text)
     if width_of(shown) <= width:
@@ -176,7 +176,7 @@ def clip(text: str, width: int) -> str:
     return kept + dots
 
 
-def figure(number: int) -> str:
+def format_count(number: int) -> str:
     """1234 as 1.2k."""
     if number < _THOUSAND:
         return str(number)
@@ -187,10 +187,10 @@ def figure(number: int) -> str:
 
 def tokens_of(number: int) -> str:
     """`1 token`, `1.2k tokens`."""
-    return pluralize(number, "token", figure(number))
+    return pluralize(number, "token", format_count(number))
 
 
-def money(amount: Decimal) -> str:
+def format_money(amount: Decimal) -> str:
     """Dollars, with as many decimals as a person needs."""
     if amount == 0:
         return "$0"
@@ -199,7 +199,7 @@ def money(amount: Decimal) -> str:
     return "$" + f"{amount:.4f}".rstrip("0").ljust(4, "0") if amount >= Decimal("0.0001") else "<$0.0001"
 
 
-def duration(seconds: float) -> str:
+def format_duration(seconds: float) -> str:
     """90 as 1:30."""
     whole = int(seconds)
     if whole >= _HOUR:
@@ -220,13 +220,13 @@ def closing_line(result: RunResult, width: int = 200) -> str:
     cached = f" ({result.cache_hit_rate:.0%} of the input cached)" if result.cache_hit_rate else ""
     parts = [*([turns, calls] if result.iterations else []), f"{tokens_of(result.usage.total)}{cached}"]
     if result.cost is not None:
-        parts.append(money(result.cost))
-    parts.append(duration(result.elapsed))
+        parts.append(format_money(result.cost))
+    parts.append(format_duration(result.elapsed))
     for left_out in (0, 1, 2):
         line = " | ".join(parts[left_out:])
         if len(line) <= width:
             break
-    return clip(line, width)
+    return clip_line(line, width)
 
 
 def guard_line(event: events.GuardTripped) -> str:

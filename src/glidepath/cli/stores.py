@@ -34,7 +34,7 @@ def make_store(name: str, world: CliContext) -> Any:
     from glidepath.sessions import PostgresStore, SqliteStore
 
     if name == DEFAULT_STORE:
-        _tell_of_segments(world)
+        _note_old_segments(world)
         return SqliteStore()
     if name == SERVE_STORE:
         from glidepath.sessions.sqlite import default_file
@@ -119,7 +119,7 @@ def _default_has_sessions() -> bool:
         return False
 
 
-def _tell_of_segments(world: CliContext) -> None:
+def _note_old_segments(world: CliContext) -> None:
     """Name an old folder of segments in the place of the default store: it is neither read nor touched."""
     from glidepath.sessions.sqlite import default_file
     from glidepath.sessions.sqlite_file import is_segment_folder
@@ -198,7 +198,7 @@ async def wallet_of(settings: LoadedSettings, agent: Agent[Any]) -> Budget | Non
 def open_redacted_store(named: str, hook: str | None, world: CliContext) -> Any:
     """The named store with this redaction hook, or that of the settings: for a command that has no other settings."""
     settings = gather(Namespace(redact=hook), world, only=("redact",))
-    return redacting(make_store(named, world), settings, world)
+    return add_redaction(make_store(named, world), settings, world)
 
 
 def load_redaction_hook(hook: str | None, world: CliContext) -> Any:
@@ -206,7 +206,7 @@ def load_redaction_hook(hook: str | None, world: CliContext) -> Any:
     return _hook_of(gather(Namespace(redact=hook), world, only=("redact",)), world)
 
 
-def redacting(store: SessionStore, settings: LoadedSettings, world: CliContext, *, reads: bool = False) -> Any:
+def add_redaction(store: SessionStore, settings: LoadedSettings, world: CliContext, *, reads: bool = False) -> Any:
     """The store with the redaction hook that the settings name, if any.
 
     Raises `ConfigurationError` when a file that is not trusted names one, unless the store is only read.

@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 from glidepath import teams
 from glidepath.cli.screens import console_on
 from glidepath.cli.shown import width_of
-from glidepath.cli.status import clip
+from glidepath.cli.status import clip_line
 from glidepath.cli.world import CliContext
 from glidepath.plurals import pluralize
 
@@ -24,7 +24,7 @@ class TeamBoard:
     def __init__(self) -> None:
         self.rows: dict[str, dict[str, Any]] = {}
 
-    def hear(self, event: teams.TeamEvent) -> None:
+    def record_event(self, event: teams.TeamEvent) -> None:
         """Record an event."""
         if isinstance(event, teams.PlanReady):
             self.rows = {step.id: {"state": "pending", "tokens": 0} for step in event.plan.steps}
@@ -55,15 +55,15 @@ class TeamBoard:
         """One line for each step, under a heading."""
         name = max([4, *(width_of(step) for step in self.rows)])
         name = min(name, max(8, width // 3))
-        found = [clip(f"{'step':<{name}}  {'state':<10}  try  score   tokens  cost", width)]
+        found = [clip_line(f"{'step':<{name}}  {'state':<10}  try  score   tokens  cost", width)]
         for step, row in self.rows.items():
             score = f"{row['score']:.2f}" if "score" in row else "-"
             cost = f"${row['cost']:.4f}" if "cost" in row else "-"
-            shown = clip(step, name)
+            shown = clip_line(step, name)
             line = (
                 f"{shown}{' ' * (name - width_of(shown))}  {row['state']:<10}  {row.get('attempt', '-'):>3}  {score:>5}"
             )
-            found.append(clip(f"{line}  {row['tokens']:>7}  {cost}", width))
+            found.append(clip_line(f"{line}  {row['tokens']:>7}  {cost}", width))
         return found
 
 
@@ -83,7 +83,7 @@ def describe_event(event: teams.TeamEvent) -> str | None:
         said = "waits for a person"
     elif isinstance(event, teams.StepCompleted):
         said = f"{event.outcome.state.name} {event.outcome.reason}"
-    return None if said is None else clip(f"{event.step_id}: {said}".rstrip(), _LONGEST)
+    return None if said is None else clip_line(f"{event.step_id}: {said}".rstrip(), _LONGEST)
 
 
 class PlainBoard:
@@ -101,7 +101,7 @@ class PlainBoard:
     def recall(self, events: Sequence[teams.TeamEvent]) -> None:
         """Nothing: it was shown when it happened."""
 
-    def say(self, text: str) -> None:
+    def print_line(self, text: str) -> None:
         """Print a line."""
         self._world.note(text)
 
@@ -123,7 +123,7 @@ class LiveBoard:
         """Record an event and redraw."""
         from rich.text import Text
 
-        self._board.hear(event)
+        self._board.record_event(event)
         if not self._live.is_started:
             self._live.start()
         self._live.update(Text("\n".join(self._board.lines(max(20, self._console.width - 1)))), refresh=True)
@@ -131,9 +131,9 @@ class LiveBoard:
     def recall(self, events: Sequence[teams.TeamEvent]) -> None:
         """Restore the board."""
         for event in events:
-            self._board.hear(event)
+            self._board.record_event(event)
 
-    def say(self, text: str) -> None:
+    def print_line(self, text: str) -> None:
         """Print a line above the board."""
         self._console.print(text)
 
@@ -163,7 +163,7 @@ def report(result: teams.TeamResult, width: int = _WIDTH) -> list[str]:
     cost = "" if result.cost is None else f", ${result.cost:.4f}"
     lines = board.lines(width) if board.rows else []
     why = f": {result.reason}" if result.reason and result.status is not teams.TeamStatus.COMPLETED else ""
-    lines.append(clip(f"{result.status.name.lower()}{why}", width))
+    lines.append(clip_line(f"{result.status.name.lower()}{why}", width))
     lines.append(f"{result.duration:.1f} s, {pluralize(result.usage.total, 'token')}{cost}")
     notes = [*[f"since the last run, {change}" for change in result.changes], *result.warnings]
-    return [*lines, *(clip(f"note: {note}", width) for note in notes)]
+    return [*lines, *(clip_line(f"note: {note}", width) for note in notes)]

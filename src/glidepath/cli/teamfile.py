@@ -13,7 +13,7 @@ from glidepath.cli.agent_maker import make_model, make_tools
 from glidepath.cli.layers import Known, LoadedSettings, parse_file
 from glidepath.cli.world import CliContext
 from glidepath.errors import ConfigurationError
-from glidepath.tools.advice import closest
+from glidepath.tools.advice import find_closest
 
 _ENUMS: dict[str, type[Enum]] = {
     "risk_profile": teams.RiskProfile,
@@ -158,7 +158,7 @@ class TeamFile:
             raise ConfigurationError(f"{self._name}: {where} must be a section, not {section!r:.80}")
         for key in section:
             if key not in allowed:
-                meant = closest(key, allowed)
+                meant = find_closest(key, allowed)
                 hint = f"; did you mean {meant!r}?" if meant else f"; there are {', '.join(allowed)}"
                 raise ConfigurationError(f"{self._name}: {where}: there is no setting {key!r}{hint}")
         return section

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from glidepath.cli.folder import Folder, look
+from glidepath.cli.folder import Folder, read_folder
 from glidepath.errors import ConfigurationError, install_line
 
 _MOST_BYTES = 100_000
@@ -35,7 +35,7 @@ def read_trusted_files(path: Path) -> tuple[bool, Mapping[str, bytes]]:
 
     Code that acts on one of these files acts on these bytes, and only when the first value is true. Nobody is asked.
     """
-    folder = look(path)
+    folder = read_folder(path)
     return is_trusted(folder), folder.files
 
 
@@ -51,14 +51,14 @@ def record_of(folder: Path) -> TrustRecord | None:
         place = _place_for(folder)
     except ConfigurationError:
         return None
-    found = _read(place / _name(folder)) if _ours(place) else None
+    found = _read(place / _name(folder)) if _is_private_to_user(place) else None
     return found if found is not None and found.folder == str(folder) else None
 
 
-def records() -> list[TrustRecord]:
+def list_trusted_folders() -> list[TrustRecord]:
     """Every folder that was trusted, by name."""
     place = _place()
-    names = sorted(place.glob("*.json")) if place.is_dir() and _ours(place) else []
+    names = sorted(place.glob("*.json")) if place.is_dir() and _is_private_to_user(place) else []
     found = [record for record in map(_read, names) if record is not None]
     return sorted(record for record in found if record.folder)
 
@@ -70,7 +70,7 @@ def remember(folder: Folder, without: Sequence[str] = ()) -> None:
     """
     place = _place_for(folder.path)
     place.mkdir(mode=0o700, parents=True, exist_ok=True)
-    if not _ours(place):
+    if not _is_private_to_user(place):
         raise ConfigurationError(f"{place} can be written by others: chmod 700 it")
     record = TrustRecord(str(folder.path), folder.digest, time.strftime("%Y-%m-%d %H:%M"), tuple(without))
     unfinished = place / f".{secrets.token_hex(8)}"
@@ -121,15 +121,15 @@ def _name(folder: Path) -> str:
     return hashlib.sha256(os.fsencode(folder)).hexdigest() + ".json"
 
 
-def _ours(path: Path) -> bool:
+def _is_private_to_user(path: Path) -> bool:
     """True when it belongs to this user and nobody else can write it."""
     try:
-        return _private(path.lstat())
+        return _is_private(path.lstat())
     except OSError:
         return False
 
 
-def _private(status: os.stat_result) -> bool:
+def _is_private(status: os.stat_result) -> bool:
     owner = getattr(os, "geteuid", lambda: status.st_uid)()
     return status.st_uid == owner and (os.name != "posix" or not status.st_mode & _OTHERS_WRITE)
 
@@ -140,7 +140,7 @@ def _read(path: Path) -> TrustRecord | None:
         descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0))
         with os.fdopen(descriptor, "rb") as file:
             status = os.fstat(descriptor)
-            if not stat.S_ISREG(status.st_mode) or not _private(status):
+            if not stat.S_ISREG(status.st_mode) or not _is_private(status):
                 return None
             said = json.loads(file.read(_MOST_BYTES))
         record = TrustRecord(said["folder"], said["digest"], said["when"], tuple(said.get("without", ())))

@@ -8,9 +8,9 @@ import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from glidepath.cli.settings import SETTINGS, variable
+from glidepath.cli.settings import SETTINGS, variable_name_of
 from glidepath.errors import ConfigurationError
-from glidepath.tools.advice import closest
+from glidepath.tools.advice import find_closest
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -80,7 +80,7 @@ def to_write(text: str) -> Path:
     return path
 
 
-def wrong_variable(name: str) -> str | None:
+def explain_wrong_variable(name: str) -> str | None:
     """What is wrong with the name of a variable, and the right one; None for a name that is none of ours.
 
     A limit that nobody reads would be no limit: its flag, its older key and its bare name lead to the variable.
@@ -89,10 +89,10 @@ def wrong_variable(name: str) -> str | None:
     for setting in SETTINGS:
         for other in (setting.flag, setting.seed, setting.key.rpartition(".")[2]):
             if isinstance(other, str):
-                others[f"GLIDEPATH_{other.strip('-').replace('-', '_').upper()}"] = variable(setting)
+                others[f"GLIDEPATH_{other.strip('-').replace('-', '_').upper()}"] = variable_name_of(setting)
     if name not in others and not name.startswith(("GLIDEPATH_LIMITS_", "GLIDEPATH_GUARDRAILS_")):
         return None
-    meant = others.get(name) or closest(name, list(map(variable, SETTINGS)))
+    meant = others.get(name) or find_closest(name, list(map(variable_name_of, SETTINGS)))
     return f"there is no variable {name}" + (f"; did you mean {meant}?" if meant else "")
 
 
@@ -103,7 +103,7 @@ def parse_name(text: str) -> str:
     return text
 
 
-def title(text: str) -> str:
+def parse_title(text: str) -> str:
     """The type of a flag that gives a session a name: wrong before the work rather than after it."""
     from glidepath.sessions.cards import check_title
 
@@ -141,7 +141,7 @@ def unknown_flag(flag: str, actions: Iterable[argparse.Action]) -> str:
             return f"there is no flag {flag}; leave it out: nothing is asked here"
     meant = meant or ("--yes" if flag == "-y" and "--yes" in flags else None)
     if meant is None and flag.startswith("--"):
-        meant = closest(flag[2:], [one[2:] for one in flags if one.startswith("--")])
+        meant = find_closest(flag[2:], [one[2:] for one in flags if one.startswith("--")])
         meant = meant and f"--{meant}"
     return f"there is no flag {flag}" + (f"; did you mean {meant}?" if meant else "")
 

@@ -122,7 +122,7 @@ class CliContext:
         with contextlib.suppress(OSError, ValueError, AttributeError, termios.error):
             termios.tcflush(self.stdin.fileno(), termios.TCIFLUSH)
 
-    def let_read(self) -> None:
+    def wait_for_reader(self) -> None:
         """Wait until a person can have read the question that was just drawn, then drop what was typed meanwhile."""
         try:
             self.stdin.fileno()

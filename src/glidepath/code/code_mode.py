@@ -15,8 +15,8 @@ from glidepath.code.interpreter import (
     Progress,
     check_installed,
     pack_snapshot,
-    plain,
     read,
+    to_json_data,
     write_progress,
 )
 from glidepath.errors import ConfigurationError, ToolError
@@ -82,13 +82,13 @@ class CodeMode(Tool):
             raise ConfigurationError(f"CodeMode.seconds must be a number above 0, not {seconds!r:.80}")
         super().__init__(
             name=name,
-            description=DESCRIPTION + _stubs(hands),
+            description=DESCRIPTION + _write_stubs(hands),
             parameters={
                 "type": "object",
                 "properties": {"code": {"type": "string", "description": "The program."}},
                 "required": ["code"],
             },
-            fn=_never,
+            fn=_never_called,
             idempotent=True,  # what its calls have done is known, and they are not made again
             max_result_chars=max_output,
             requires_approval=requires_approval,
@@ -120,7 +120,7 @@ class CodeMode(Tool):
         session = made.session
         if not isinstance(session, _Session):
             session = made.session = _Session()
-        outcome = await session.work(
+        outcome = await session.run_step(
             source,
             progress,
             [_answer(one, made.tools.get(one.tool_name)) for one in made.results],
@@ -167,7 +167,7 @@ class _Session:
     def printed(self) -> str:
         return self._interpreter.printed
 
-    async def work(self, *args: Any, **keywords: Any) -> Any:
+    async def run_step(self, *args: Any, **keywords: Any) -> Any:
         """One step on a thread. When it is cancelled the process is killed, which ends the thread."""
         worker = ThreadWorker(lambda: self._interpreter.step(*args, **keywords), "glidepath-program")
         worker.start()
@@ -186,7 +186,7 @@ class _Session:
         await run_uninterrupted(worker.wait_finished())  # its outcome is dropped
 
 
-async def _never(**_: object) -> None:
+async def _never_called(**_: object) -> None:
     """Never called: a step is."""
 
 
@@ -202,7 +202,7 @@ def _check_tools(tools: object) -> Sequence[Any]:
 # --- tools as functions -----------------------------------------------------------------------------------------
 
 
-def identifier(name: str) -> str:
+def make_identifier(name: str) -> str:
     """The name of a tool as Python can write it."""
     found = re.sub(r"\W", "_", name)
     return f"_{found}" if found[:1].isdigit() else found
@@ -211,7 +211,7 @@ def identifier(name: str) -> str:
 def _names(tools: Mapping[str, Tool]) -> dict[str, Tool]:
     found: dict[str, Tool] = {}
     for name, one in tools.items():
-        found.setdefault(identifier(name), one)
+        found.setdefault(make_identifier(name), one)
     return found
 
 
@@ -219,7 +219,7 @@ def _parameters(one: Tool) -> list[str]:
     return list(one.parameters.get("properties", {}))
 
 
-def _stubs(hands: Sequence[Tool]) -> str:
+def _write_stubs(hands: Sequence[Tool]) -> str:
     """A line of Python for each tool that only programs have."""
     if not hands:
         return ""
@@ -232,7 +232,7 @@ def _stubs(hands: Sequence[Tool]) -> str:
             for key, schema in properties.items()
         ]
         said = " ".join(hand.description.split())
-        lines.append(f"def {identifier(hand.name)}({', '.join(words)})  # {trim(said, 200)}")
+        lines.append(f"def {make_identifier(hand.name)}({', '.join(words)})  # {trim(said, 200)}")
     return "\n".join(lines)
 
 
@@ -304,6 +304,6 @@ def _format_value(value: object) -> str:
     if isinstance(value, str):
         return value
     try:
-        return _wire.encode(plain(value)).decode()
+        return _wire.encode(to_json_data(value)).decode()
     except (TypeError, RecursionError, ValueError):
         return repr(value)

@@ -202,11 +202,11 @@ class Interpreter:
                 return Suspended(calls, paused.dump(), numbers, later)
             if isinstance(paused, monty.NameLookupSnapshot):
                 name, known = paused.variable_name, paused.object_id is None and paused.variable_name in tools
-                paused = paused.resume(value=_stand_in(name)) if known else paused.resume()
+                paused = paused.resume(value=_make_stand_in(name)) if known else paused.resume()
                 continue
             name = paused.function_name
             if paused.is_os_function:
-                paused = _outside(paused)
+                paused = _refuse_outside_access(paused)
             elif name not in tools:
                 what = f"name {name!r} is not defined: there is no such tool"
                 paused = paused.resume({"exc_type": "NameError", "message": what})
@@ -225,7 +225,7 @@ class Interpreter:
                     return Suspended([(name, arguments)], paused.dump(), (), later)
 
 
-def _stand_in(name: str) -> Any:
+def _make_stand_in(name: str) -> Any:
     """A function of this name whose calls come back to us."""
 
     def stand_in() -> None:
@@ -235,7 +235,7 @@ def _stand_in(name: str) -> Any:
     return stand_in
 
 
-def _outside(paused: Any) -> Any:
+def _refuse_outside_access(paused: Any) -> Any:
     """It asks for something from the system, which is not available."""
     name = str(paused.function_name)
     if "sleep" in name:
@@ -270,12 +270,12 @@ def bind_arguments(
             raise TypeError(f"{name}() got multiple values for argument {key!r}")
         found[str(key)] = value
     try:
-        return {key: plain(value) for key, value in found.items()}
+        return {key: to_json_data(value) for key, value in found.items()}
     except RecursionError:
         raise TypeError(f"{name}(): an argument is nested too deeply") from None
 
 
-def plain(value: object) -> Any:
+def to_json_data(value: object) -> Any:
     """The value as JSON data; raises `TypeError`."""
     if value is None or isinstance(value, bool | int | str):
         return value
@@ -284,9 +284,11 @@ def plain(value: object) -> Any:
             raise TypeError(f"{value} cannot be passed to a tool")
         return value
     if isinstance(value, list | tuple | set | frozenset):
-        return [plain(one) for one in value]
+        return [to_json_data(one) for one in value]
     if isinstance(value, dict):
-        return {one if isinstance(one, str) else str(plain(one)): plain(two) for one, two in value.items()}
+        return {
+            one if isinstance(one, str) else str(to_json_data(one)): to_json_data(two) for one, two in value.items()
+        }
     if isinstance(value, dt.datetime | dt.date):
         return value.isoformat()
     raise TypeError(f"a {type(value).__name__} cannot be passed to a tool: pass text, numbers, lists or dicts")

@@ -48,7 +48,7 @@ class ResourceConstraintContract(Contract):
         """CONSTR-2: where the limit is violated, it says so at every checkpoint, with a reason for people."""
         constraint = self.make_constraint()
         for checkpoint in CHECKPOINTS:
-            found = await _ask_constraint(constraint, _at(self.violating(constraint), checkpoint))
+            found = await _ask_constraint(constraint, _at_checkpoint(self.violating(constraint), checkpoint))
             assert getattr(found, "violated", None) is True, checkpoint
             assert isinstance(found.reason, str)
             assert found.reason.strip(), "say why"
@@ -88,7 +88,7 @@ class ResourceConstraintContract(Contract):
                     agent_name="\U0001f6eb",
                 )
                 for checkpoint in CHECKPOINTS:
-                    found = await _ask_constraint(constraint, _at(context, checkpoint))
+                    found = await _ask_constraint(constraint, _at_checkpoint(context, checkpoint))
                     assert isinstance(found, ResourceValidation), f"it answered {found!r:.100}"
 
     async def test_constr_6_it_answers_in_time(self) -> None:
@@ -122,7 +122,7 @@ class ResourceConstraintContract(Contract):
         assert (await _ask_constraint(other, self.calm(other))).violated is False
 
 
-def _at(context: ResourceContext, checkpoint: str) -> ResourceContext:
+def _at_checkpoint(context: ResourceContext, checkpoint: str) -> ResourceContext:
     return _wire.replace(context, checkpoint=checkpoint)
 
 

@@ -65,12 +65,12 @@ class EndingClauses(CoordinatorContract):
         stage = CoordinatorHarness(
             {"a": (), "b": ("a",)}, {"a": busy}, tools=[look], limits=landed, risk_profile=RiskProfile.LOW
         )
-        result = await self._fly(stage)
+        result = await self._run_stage(stage)
         assert result.outcome("a").output == "landed <a>"
         assert "landed <a>" in stage.runs_of_step("b")[0].prompt
         assert artifact("b") in result.final_output
         half = fail(RejectedError("no more"), text="half an answer", after=3)
-        result = await self._fly(CoordinatorHarness({"a": ()}, {"a": half}, risk_profile=RiskProfile.LOW))
+        result = await self._run_stage(CoordinatorHarness({"a": ()}, {"a": half}, risk_profile=RiskProfile.LOW))
         assert "half an answer" in result.outcome("a").output
         assert "half an answer" in result.final_output
 
@@ -82,7 +82,7 @@ class EndingClauses(CoordinatorContract):
         ):
             stage = CoordinatorHarness({"a": (), "b": (), "c": ("b",)}, {"b": hang("b has begun")}, **config)
             began = asyncio.get_running_loop().time()
-            result = await self._fly(stage)
+            result = await self._run_stage(stage)
             assert result.status is TeamStatus.TIMEOUT
             assert asyncio.get_running_loop().time() - began <= 105
             _assert_work_kept(result)
@@ -94,7 +94,7 @@ class EndingClauses(CoordinatorContract):
         loop = asyncio.get_running_loop()
         loop.call_later(50, stage.cancel.cancel, "enough")
         began = loop.time()
-        result = await self._fly(stage)
+        result = await self._run_stage(stage)
         assert result.status is TeamStatus.CANCELLED
         assert loop.time() - began <= 55
         _assert_work_kept(result)
@@ -108,13 +108,13 @@ class EndingClauses(CoordinatorContract):
                 stage.cancel.cancel("enough")
 
         stage.on_event = cancel_after_a
-        result = await self._fly(stage)
+        result = await self._run_stage(stage)
         assert result.status is TeamStatus.CANCELLED
         assert stage.list_assigned_steps() == ["a"], stage.kinds()
         assert len(stage.asked) == stage.calls == 1
         early = CoordinatorHarness({"a": ()})
         early.cancel.cancel("never mind")
-        result = await self._fly(early)
+        result = await self._run_stage(early)
         assert (result.status, early.calls) == (TeamStatus.CANCELLED, 0)
 
     async def test_coord_25_a_cancelled_task_lands_first(self) -> None:
@@ -137,7 +137,7 @@ class EndingClauses(CoordinatorContract):
         for risk in RiskProfile:
             stage = CoordinatorHarness({"a": ()}, {"a": hang("text")}, step_timeout=40.0, risk_profile=risk)
             began = asyncio.get_running_loop().time()
-            result = await self._fly(stage)
+            result = await self._run_stage(stage)
             assert asyncio.get_running_loop().time() - began <= 45
             assert result.outcome("a").state in (S.FAILED, S.DEGRADED), risk
             assert risk is RiskProfile.LOW or result.outcome("a").state is S.FAILED
@@ -148,7 +148,7 @@ class EndingClauses(CoordinatorContract):
     async def test_coord_27_every_model_call_is_paid_by_the_team(self) -> None:
         """COORD-27: every model call goes through `team.ask`, and the result's usage and cost cover all of them."""
         stage = CoordinatorHarness(DIAMOND)
-        result = await self._fly(stage)
+        result = await self._run_stage(stage)
         asked = sum(asked.result.iterations + asked.result.landing_calls for asked in stage.asked if asked.result)
         assert stage.calls == asked, f"the models were called {stage.calls} times, {asked} times by team.ask"
         spent = sum(asked.result.usage.total for asked in stage.asked if asked.result)
@@ -163,7 +163,7 @@ class EndingClauses(CoordinatorContract):
             stage = CoordinatorHarness(
                 dict.fromkeys(names, ()), dict.fromkeys(names, spender), resource_constraint=limit
             )
-            result = await self._fly(stage)
+            result = await self._run_stage(stage)
             assert spender.tokens <= 1_500, f"{spender.tokens} tokens were used, 1500 allowed"
             assert result.usage.total <= 1_500
             assert result.status in (TeamStatus.FAILED, TeamStatus.DEGRADED)
@@ -173,7 +173,7 @@ class EndingClauses(CoordinatorContract):
     async def test_coord_29_a_member_that_waits_pauses_only_its_step(self) -> None:
         """COORD-29: a member that pauses makes its step WAITING; others continue; then PAUSED, with what is pending."""
         stage = _waiting_stage()
-        result = await self._fly(stage)
+        result = await self._run_stage(stage)
         assert result.status is TeamStatus.PAUSED
         assert result.outcome("a").state is S.WAITING
         assert [pending.call.name for pending in result.outcome("a").pending] == ["send"]
@@ -183,7 +183,7 @@ class EndingClauses(CoordinatorContract):
     async def test_coord_30_a_paused_team_goes_on(self) -> None:
         """COORD-30: a resume with decisions does only what was not finished, by the member that began it."""
         stage = _waiting_stage()
-        paused = await self._fly(stage)
+        paused = await self._run_stage(stage)
         before = stage.models["b"].calls
         stage.published.clear()
         result = await self._approve_all(stage, paused)
@@ -194,7 +194,7 @@ class EndingClauses(CoordinatorContract):
         assert numbers == list(range(paused.sequence + 1, paused.sequence + 1 + len(numbers)))
 
         stage = _waiting_stage_for_anybody()
-        paused = await self._fly(stage)
+        paused = await self._run_stage(stage)
         [asker] = [event.member for event in stage.of(StepAssigned) if event.step_id == "send"]
         earlier = {name: model.calls for name, model in stage.models.items()}
         result = await self._approve_all(stage, paused)
@@ -210,7 +210,7 @@ class EndingClauses(CoordinatorContract):
             for name in ("a", "b")
         )
         history = History(request=stage.request, plan=stage.request.plan, outcomes=done, sequence=7)
-        result = await stage.fly(self.make_coordinator(), history)
+        result = await stage.run_coordinator(self.make_coordinator(), history)
         assert result.status is TeamStatus.COMPLETED, result.reason
         assert stage.list_assigned_steps() == ["c", "d"], stage.kinds()
         assert {item.step_id for item in stage.of(StepCompleted)} == {"c", "d"}
@@ -237,7 +237,7 @@ class EndingClauses(CoordinatorContract):
         for number in range(20):
             turns = {name: say(f"{artifact(name)} of {number}", delay=0.1 * (number % 3)) for name in DIAMOND}
             stages.append(CoordinatorHarness(DIAMOND, turns))
-        results = await asyncio.gather(*[stage.fly(coordinator) for stage in stages])
+        results = await asyncio.gather(*[stage.run_coordinator(coordinator) for stage in stages])
         for number, (stage, result) in enumerate(zip(stages, results, strict=True)):
             assert result.request_id == stage.request.id
             assert result.outcome("d").output == f"{artifact('d')} of {number}"
@@ -254,7 +254,7 @@ class EndingClauses(CoordinatorContract):
     async def test_coord_35_every_attempt_is_reported(self) -> None:
         """COORD-35: one STEP_ATTEMPTED for each attempt that ended, before its STEP_COMPLETED, with its run."""
         for stage in (CoordinatorHarness(DIAMOND), CoordinatorHarness({"a": ()}, {"a": empty()})):
-            await self._fly(stage)
+            await self._run_stage(stage)
             made = [(event.step_id, event.attempt) for event in stage.of(StepAssigned)]
             told = [(event.step_id, event.attempt) for event in stage.of(StepAttempted)]
             assert sorted(told) == sorted(made), f"attempts {made}, reported {told}: {stage.kinds()}"
@@ -272,11 +272,11 @@ class EndingClauses(CoordinatorContract):
         stage = CoordinatorHarness(DIAMOND)
         done = StepOutcome(step_id="a", state=S.COMPLETED, output=artifact("a"), attempts=1)
         history = History(request=stage.request, plan=stage.request.plan, outcomes=(done,), sequence=7)
-        await stage.fly(self.make_coordinator(), history)
+        await stage.run_coordinator(self.make_coordinator(), history)
         assert not stage.of(PlanReady), stage.kinds()
 
         stage = _waiting_stage()
-        paused = await self._fly(stage)
+        paused = await self._run_stage(stage)
         if paused.status is not TeamStatus.PAUSED:
             return  # which COORD-29 is about
         stage.published.clear()

@@ -17,7 +17,7 @@ from glidepath.teams.events import (
     StepCompleted,
     TeamEvent,
     TeamStarted,
-    ending,
+    make_ending,
 )
 from glidepath.teams.spi import TeamCoordinator
 from glidepath.teams.step_table import STEP_TRANSITIONS
@@ -45,8 +45,8 @@ class CoordinatorContract(VirtualContract):
         """A coordinator as a user would create it."""
         raise NotImplementedError(missing(self, "make_coordinator"))
 
-    async def _fly(self, stage: CoordinatorHarness) -> TeamResult:
-        result = await stage.fly(self.make_coordinator())
+    async def _run_stage(self, stage: CoordinatorHarness) -> TeamResult:
+        result = await stage.run_coordinator(self.make_coordinator())
         assert isinstance(result, TeamResult), f"execute() must return a TeamResult, not {result!r:.100}"
         return result
 
@@ -62,7 +62,7 @@ class CoordinatorContract(VirtualContract):
         ):
             if status is TeamStatus.CANCELLED:
                 asyncio.get_running_loop().call_later(30, stage.cancel.cancel, "enough")
-            found[status] = (stage, await self._fly(stage))
+            found[status] = (stage, await self._run_stage(stage))
         return found
 
 
@@ -74,7 +74,7 @@ class StepClauses(CoordinatorContract):
     async def test_coord_1_what_members_deliver_is_the_result(self) -> None:
         """COORD-1: when every step delivers, the result of this request is COMPLETED, with every output."""
         stage = CoordinatorHarness(DIAMOND)
-        result = await self._fly(stage)
+        result = await self._run_stage(stage)
         assert result.status is TeamStatus.COMPLETED, result.reason
         assert (result.request_id, result.team) == (stage.request.id, "stage")
         assert {item.step_id: item.output for item in result.step_outcomes} == {n: artifact(n) for n in DIAMOND}
@@ -98,14 +98,14 @@ class StepClauses(CoordinatorContract):
         for stage, result in (await self._paths()).values():
             for event in stage.endings():
                 told: TeamResult = event.result  # type: ignore[attr-defined]
-                assert type(event) is type(ending(result)), (event.kind, result.status)
+                assert type(event) is type(make_ending(result)), (event.kind, result.status)
                 assert (told.status, told.final_output) == (result.status, result.final_output)
                 assert told.step_outcomes == result.step_outcomes
 
     async def test_coord_5_events_say_what_they_are_about(self) -> None:
         """COORD-5: events of a step carry its id, those of an attempt its number; attempts count up from 1."""
         for stage in (CoordinatorHarness(DIAMOND), CoordinatorHarness({"a": ()}, {"a": empty()})):
-            await self._fly(stage)
+            await self._run_stage(stage)
             attempts: dict[str | None, int] = {}
             for event in stage.said:
                 if isinstance(event, StepAssigned | StepAttempted | StepCompleted | EvaluationStarted):
@@ -128,7 +128,7 @@ class StepClauses(CoordinatorContract):
     async def test_coord_7_the_plan_is_ready_before_the_first_step(self) -> None:
         """COORD-7: PLAN_READY comes once, before the first STEP_ASSIGNED; a plan in the request is used unchanged."""
         stage = CoordinatorHarness(DIAMOND)
-        result = await self._fly(stage)
+        result = await self._run_stage(stage)
         (ready,) = stage.of(PlanReady)
         first = next(number for number, event in enumerate(stage.said) if isinstance(event, StepAssigned))
         assert stage.said.index(ready) < first, stage.kinds()
@@ -141,7 +141,7 @@ class StepClauses(CoordinatorContract):
         """COORD-8: a step is assigned only after everything it depends on has been delivered."""
         graph = {"e": ("d", "a"), "d": ("c",), "c": (), "b": ("e",), "a": ()}
         stage = CoordinatorHarness(graph, {"c": say(artifact("c"), delay=5.0), "a": say(artifact("a"), delay=1.0)})
-        await self._fly(stage)
+        await self._run_stage(stage)
         delivered: set[str | None] = set()
         for event in stage.said:
             if isinstance(event, StepAssigned):
@@ -159,7 +159,7 @@ class StepClauses(CoordinatorContract):
     async def test_coord_9_artifacts_are_handed_on(self) -> None:
         """COORD-9: the member doing a step is told its task, the goal, and what the steps it depends on delivered."""
         stage = CoordinatorHarness(DIAMOND)
-        await self._fly(stage)
+        await self._run_stage(stage)
         for step in stage.steps:
             (asked,) = stage.runs_of_step(step.id)
             assert step.description in asked.prompt
@@ -170,7 +170,7 @@ class StepClauses(CoordinatorContract):
     async def test_coord_10_a_lost_dependency_blocks(self) -> None:
         """COORD-10: with BLOCK, the dependents of a step that did not deliver are SKIPPED, and all others are done."""
         stage = CoordinatorHarness({"a": (), "b": ("a",), "c": ("b",), "x": ()}, {"a": empty()})
-        result = await self._fly(stage)
+        result = await self._run_stage(stage)
         states = {item.step_id: item.state for item in result.step_outcomes}
         assert states == {"a": S.FAILED, "b": S.SKIPPED, "c": S.SKIPPED, "x": S.COMPLETED}
         assert result.status is TeamStatus.FAILED
@@ -180,7 +180,7 @@ class StepClauses(CoordinatorContract):
         """COORD-11: with RUN_DEGRADED the dependents run once the lost step has ended, and the team ends DEGRADED."""
         policy = DependencyFailure.RUN_DEGRADED
         stage = CoordinatorHarness({"a": (), "b": ("a",)}, {"a": empty(delay=5.0)}, dependency_failure=policy)
-        result = await self._fly(stage)
+        result = await self._run_stage(stage)
         assert result.outcome("a").state is S.FAILED
         assert result.outcome("b").state is S.COMPLETED
         assert result.status is TeamStatus.DEGRADED
@@ -190,7 +190,7 @@ class StepClauses(CoordinatorContract):
         """COORD-12: STEP_COMPLETED once for each step that ended or was skipped, with the outcome of the result."""
         skipping = CoordinatorHarness({"a": (), "b": ("a",)}, {"a": empty()})
         for stage in (CoordinatorHarness(DIAMOND), skipping):
-            result = await self._fly(stage)
+            result = await self._run_stage(stage)
             ended = [event.step_id for event in stage.of(StepCompleted)]
             assert sorted(map(str, ended)) == sorted(step.id for step in stage.steps), stage.kinds()
             for event in stage.of(StepCompleted):
@@ -204,7 +204,7 @@ class StepClauses(CoordinatorContract):
     async def test_coord_13_steps_move_along_the_table(self) -> None:
         """COORD-13: steps move along `STEP_TRANSITIONS` only: no event follows for a step that has ended."""
         for stage in (CoordinatorHarness(DIAMOND), CoordinatorHarness(DIAMOND, {"a": empty()})):
-            await self._fly(stage)
+            await self._run_stage(stage)
             states = {step.id: S.PENDING for step in stage.steps}
             for event in stage.said:
                 state = _state_in_event(event)
@@ -223,9 +223,9 @@ class StepClauses(CoordinatorContract):
             turns = {name: say(artifact(name), delay=1.0) for name in names}
             limit = TeamResourceConstraint(max_parallel_steps=most)
             stage = CoordinatorHarness(dict.fromkeys(names, ()), turns, resource_constraint=limit)
-            result = await self._fly(stage)
+            result = await self._run_stage(stage)
             assert result.status is TeamStatus.COMPLETED
-            assert stage.at_once() <= most, f"{stage.at_once()} at once, {most} allowed"
+            assert stage.count_most_parallel() <= most, f"{stage.count_most_parallel()} at once, {most} allowed"
 
     async def test_coord_15_attempts_are_bounded(self) -> None:
         """COORD-15: a member that never delivers is asked at least once and at most `max_feedback_rounds` times.
@@ -234,7 +234,7 @@ class StepClauses(CoordinatorContract):
         """
         for rounds in (1, 2, 4):
             stage = CoordinatorHarness({"a": ()}, {"a": empty()}, max_feedback_rounds=rounds)
-            result = await self._fly(stage)
+            result = await self._run_stage(stage)
             tries = [event for event in stage.of(StepAssigned) if not event.senior]
             assert 1 <= len(tries) <= rounds, f"{len(tries)} attempts with max_feedback_rounds={rounds}"
             assert len(stage.asked) <= rounds + 1
@@ -252,7 +252,7 @@ class StepClauses(CoordinatorContract):
             TeamStep(id="again", description="z", role=poet),
         )
         stage = CoordinatorHarness({"a": (), "b": (), "c": ()}, steps=steps)
-        result = await self._fly(stage)
+        result = await self._run_stage(stage)
         assert result.status is TeamStatus.COMPLETED
         members = {event.step_id: event.member for event in stage.of(StepAssigned)}
         assert members == {"able": "c", "pinned": "b", "also": "a", "again": "c"}
@@ -264,7 +264,7 @@ class StepClauses(CoordinatorContract):
         steps = (TeamStep(id="a", description="x"), TeamStep(id="b", description="y", role=role))
         for wrong in (steps, (steps[0], TeamStep(id="b", description="y", member="nobody"))):
             stage = CoordinatorHarness({"m": ()}, steps=wrong)
-            result = await self._fly(stage)
+            result = await self._run_stage(stage)
             assert result.status is TeamStatus.FAILED
             assert result.reason, "the result says why"
             assert stage.calls == 0
@@ -272,7 +272,7 @@ class StepClauses(CoordinatorContract):
     async def test_coord_18_plan_only_asks_nobody(self) -> None:
         """COORD-18: with `plan_only` it only plans, and the result is PAUSED, with the plan."""
         stage = CoordinatorHarness(DIAMOND, plan_only=True)
-        result = await self._fly(stage)
+        result = await self._run_stage(stage)
         assert result.status is TeamStatus.PAUSED
         assert isinstance(result.plan, TeamExecutionPlan)
         assert (len(stage.of(PlanReady)), stage.list_assigned_steps(), stage.calls) == (1, [], 0)
@@ -284,7 +284,7 @@ class StepClauses(CoordinatorContract):
         for risk in RiskProfile:
             broken_off = fail(RejectedError("no more"), text="half an answer", after=3)
             stage = CoordinatorHarness({"a": ()}, {"a": broken_off}, risk_profile=risk)
-            result = await self._fly(stage)
+            result = await self._run_stage(stage)
             low = risk is RiskProfile.LOW
             assert result.outcome("a").state is (S.DEGRADED if low else S.FAILED), risk
             assert result.status is (TeamStatus.DEGRADED if low else TeamStatus.FAILED), risk

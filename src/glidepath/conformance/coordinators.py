@@ -92,7 +92,7 @@ class ReviewingCoordinatorContract(CoordinatorContract):
 
     async def _run_reviewed(self, reviewer: EvaluationStrategy, **config: Any) -> tuple[CoordinatorHarness, Any]:
         stage = CoordinatorHarness({"a": ()}, **config)
-        return stage, await stage.fly(self.make_reviewing(reviewer))
+        return stage, await stage.run_coordinator(self.make_reviewing(reviewer))
 
     async def test_review_1_what_passes_is_accepted(self) -> None:
         """REVIEW-1: work that passes is accepted at the first attempt, and nobody is asked again."""
@@ -173,7 +173,7 @@ class ReviewingCoordinatorContract(CoordinatorContract):
         loop.call_later(10, stage.cancel.cancel, "enough")
         began = loop.time()
         async with no_leftovers():
-            result = await stage.fly(self.make_reviewing(Reviewer("hang")))
+            result = await stage.run_coordinator(self.make_reviewing(Reviewer("hang")))
         assert loop.time() - began <= 15
         assert (result.status, result.outcome("a").output) == (TeamStatus.CANCELLED, artifact("a"))
 
@@ -218,7 +218,7 @@ class PlanningCoordinatorContract(CoordinatorContract):
         model = ScriptedModel(script[:-1], price=("1", "1")).forever(script[-1])
         stage = CoordinatorHarness({"m": ()}, planned=False, **config)
         planner = Agent(model=model, limits=Limits(max_iterations=3), max_retries=0)
-        return stage, await stage.fly(self.make_planning(planner)), model
+        return stage, await stage.run_coordinator(self.make_planning(planner)), model
 
     async def test_plan_1_a_valid_plan_is_carried_out(self) -> None:
         """PLAN-1: the steps of a valid plan are done, in the order of their dependencies, and the team pays for it."""
@@ -273,6 +273,6 @@ class PlanningCoordinatorContract(CoordinatorContract):
         loop.call_later(10, stage.cancel.cancel, "enough")
         began = loop.time()
         planner = Agent(model=ScriptedModel().forever(hang()), limits=Limits(max_iterations=3))
-        result = await stage.fly(self.make_planning(planner))
+        result = await stage.run_coordinator(self.make_planning(planner))
         assert loop.time() - began <= 15
         assert (result.status, stage.calls) == (TeamStatus.CANCELLED, 0)

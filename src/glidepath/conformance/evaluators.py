@@ -158,10 +158,10 @@ class EvaluationStrategyContract(VirtualContract):
             asked.append(prompt)
             return await agent.run(prompt)
 
-        with _all_runs() as runs:
+        with _record_all_runs() as runs:
             await self.make_review(self.make_strategy(), self.context(self.good, ask=ask), SECONDS)
         assert len(runs) == len(asked), f"{len(runs)} agents were run, {len(asked)} of them through context.ask"
-        refused = await self.make_review(self.make_strategy(), self.context(self.good, ask=_refuses), SECONDS)
+        refused = await self.make_review(self.make_strategy(), self.context(self.good, ask=_refuse_run), SECONDS)
         assert not (asked and refused.verdict.passed), "it passes although its judge could not be asked"
 
     async def test_eval_13_it_stops_when_it_is_told_to(self) -> None:
@@ -169,7 +169,7 @@ class EvaluationStrategyContract(VirtualContract):
         loop = asyncio.get_running_loop()
         began = loop.time()
         async with no_leftovers():
-            found = await self.make_review(self.make_strategy(), self.context(self.good, ask=_hangs), 10.0)
+            found = await self.make_review(self.make_strategy(), self.context(self.good, ask=_hang_run), 10.0)
         assert loop.time() - began <= 12
         assert found.verdict.passed or found.verdict.outcome is V.REVIEW_EXCEEDED
 
@@ -197,16 +197,16 @@ async def _evaluate(strategy: EvaluationStrategy, context: EvaluationContext) ->
     return await asyncio.wait_for(strategy.evaluate(context), SECONDS)
 
 
-async def _refuses(agent: Agent, prompt: str) -> RunResult:  # noqa: ARG001 - as `ask` has it
+async def _refuse_run(agent: Agent, prompt: str) -> RunResult:  # noqa: ARG001 - as `ask` has it
     raise RuntimeError("the team has no budget left")
 
 
-async def _hangs(agent: Agent, prompt: str) -> RunResult:  # noqa: ARG001 - as `ask` has it
+async def _hang_run(agent: Agent, prompt: str) -> RunResult:  # noqa: ARG001 - as `ask` has it
     return await asyncio.get_running_loop().create_future()  # type: ignore[no-any-return]
 
 
 @contextmanager
-def _all_runs() -> Iterator[list[Any]]:
+def _record_all_runs() -> Iterator[list[Any]]:
     """Records every run of any agent inside the block, through the team or not."""
     seen: list[Any] = []
     run = Agent.run

@@ -169,7 +169,7 @@ class StopGuardContract(Contract):
 
     def test_stop_4_chances_run_out(self) -> None:
         """STOP-4: repeated bad ends use up its chances: from then on it is silent, or fails the run."""
-        answers = list(_ends(self.make_guard({}), self.bad_end))
+        answers = list(_collect_recoveries(self.make_guard({}), self.bad_end))
         chances = [number for number, answer in enumerate(answers) if answer == "again"]
         assert chances == list(range(len(chances))), answers
         assert len(chances) < LONG, "it never gives up"
@@ -177,32 +177,32 @@ class StopGuardContract(Contract):
     def test_stop_5_progress_gives_new_chances(self) -> None:
         """STOP-5: `reset` forgets what was counted: there are as many chances as at the start."""
         guard = self.make_guard({})
-        first = list(_ends(guard, self.bad_end))
+        first = list(_collect_recoveries(guard, self.bad_end))
         guard.reset()
-        assert list(_ends(guard, self.bad_end)) == first
+        assert list(_collect_recoveries(guard, self.bad_end)) == first
 
     def test_stop_6_its_state_survives(self) -> None:
         """STOP-6: its state is plain JSON data: a guard made from a copy of it continues where the other stopped."""
-        whole = list(_ends(self.make_guard({}), self.bad_end))
+        whole = list(_collect_recoveries(self.make_guard({}), self.bad_end))
         state: dict[str, Any] = {}
         guard = self.make_guard(state)
         first = [_answer(guard.recover(self.bad_end))]
         restored = self.make_guard(json.loads(json.dumps(state)))
-        assert [*first, *list(_ends(restored, self.bad_end))][:LONG] == whole
+        assert [*first, *list(_collect_recoveries(restored, self.bad_end))][:LONG] == whole
 
     def test_stop_7_runs_do_not_mix(self) -> None:
         """STOP-7: two guards with separate states do not affect each other."""
         mine = self.make_guard({})
         mine.reset()
         other = self.make_guard({})
-        assert list(_ends(mine, self.bad_end)) == list(_ends(other, self.bad_end))
+        assert list(_collect_recoveries(mine, self.bad_end)) == list(_collect_recoveries(other, self.bad_end))
 
     def test_stop_8_any_state_will_do(self) -> None:
         """STOP-8: a state from another version, or a damaged one, is repaired and does not crash the guard."""
         known: dict[str, Any] = {}
         self.make_guard(known).recover(self.bad_end)
         for state in _odd_states(known):
-            assert list(_ends(self.make_guard(state), self.bad_end))
+            assert list(_collect_recoveries(self.make_guard(state), self.bad_end))
 
 
 GOOD_END = Stop(
@@ -213,7 +213,7 @@ GOOD_END = Stop(
 )
 
 
-def _ends(guard: StopGuard, stop: Stop) -> Iterator[str]:
+def _collect_recoveries(guard: StopGuard, stop: Stop) -> Iterator[str]:
     for _ in range(LONG):
         yield _answer(guard.recover(stop))
 

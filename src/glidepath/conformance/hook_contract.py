@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 from glidepath import _wire
 from glidepath.conformance.plugin import HookContract, encode_for_comparison, view_problems
-from glidepath.conformance.transcripts import TASK, every_kind, long_talk, sizes_of
+from glidepath.conformance.transcripts import TASK, long_talk, make_transcript_of_every_kind, sizes_of
 from glidepath.messages import ImageBlock, Message, TextBlock, ToolCall, ToolResultMessage, UserMessage
 from glidepath.spi import (
     AfterDecision,
@@ -30,7 +30,7 @@ def call_context(name: str = "lookup", iteration: int = 0, **more: Any) -> ToolC
     """A call about to run; `arguments` and all other fields can be set."""
     arguments = more.pop("arguments", {"query": "figures", "deep": {"list": [1, 2]}})
     call = ToolCall("c1", name, dict(arguments))
-    fields = {"tool": None, "messages": every_kind(), **WHO, **more}
+    fields = {"tool": None, "messages": make_transcript_of_every_kind(), **WHO, **more}
     return ToolCallContext(call=call, arguments=arguments, iteration=iteration, **fields)
 
 
@@ -94,7 +94,7 @@ class BeforeToolCallContract(HookContract):
 
     async def test_before_6_it_answers_in_time(self) -> None:
         """BEFORE-6: it answers within five seconds, the time a run waits for a hook."""
-        await self._in_time()
+        await self._assert_in_time()
 
 
 class AfterToolCallContract(HookContract):
@@ -153,7 +153,7 @@ class AfterToolCallContract(HookContract):
 
     async def test_after_5_it_answers_in_time(self) -> None:
         """AFTER-5: it answers within five seconds, the time a run waits for a hook."""
-        await self._in_time()
+        await self._assert_in_time()
 
 
 class ContextTransformContract(HookContract):
@@ -164,7 +164,7 @@ class ContextTransformContract(HookContract):
     def _contexts(self) -> list[Any]:
         return [
             TransformContext(messages=messages, system_prompt="Be brief.", model_id="m", iteration=number, **WHO)
-            for number, messages in enumerate(_talks())
+            for number, messages in enumerate(_make_transcripts())
         ]
 
     async def test_transform_1_it_answers_with_a_view(self) -> None:
@@ -174,7 +174,7 @@ class ContextTransformContract(HookContract):
 
     async def test_transform_2_calls_and_results_stay_together(self) -> None:
         """TRANSFORM-2: a call is never separated from its result."""
-        await self._no_torn_calls()
+        await self._assert_no_torn_calls()
 
     async def test_transform_3_the_task_stays(self) -> None:
         """TRANSFORM-3: the task is in every view."""
@@ -193,7 +193,7 @@ class ContextTransformContract(HookContract):
 
     async def test_transform_6_it_answers_in_time(self) -> None:
         """TRANSFORM-6: it answers within five seconds, the time a run waits for a hook."""
-        await self._in_time()
+        await self._assert_in_time()
 
 
 class ContextOverflowRecoveryContract(HookContract):
@@ -204,7 +204,7 @@ class ContextOverflowRecoveryContract(HookContract):
     def _contexts(self) -> list[Any]:
         return [
             OverflowContext(messages=messages, estimated_tokens=sum(sizes_of(messages)), iteration=number, **WHO)
-            for number, messages in enumerate(_talks())
+            for number, messages in enumerate(_make_transcripts())
         ]
 
     async def test_over_1_it_answers_with_a_view(self) -> None:
@@ -220,7 +220,7 @@ class ContextOverflowRecoveryContract(HookContract):
 
     async def test_over_3_calls_and_results_stay_together(self) -> None:
         """OVER-3: a call is never separated from its result."""
-        await self._no_torn_calls()
+        await self._assert_no_torn_calls()
 
     async def test_over_4_the_task_stays(self) -> None:
         """OVER-4: the task is in every view."""
@@ -232,7 +232,7 @@ class ContextOverflowRecoveryContract(HookContract):
 
     async def test_over_6_it_answers_in_time(self) -> None:
         """OVER-6: it answers within five seconds, the time a run waits for a hook."""
-        await self._in_time()
+        await self._assert_in_time()
 
 
 class ToolGateContract(HookContract):
@@ -245,7 +245,7 @@ class ToolGateContract(HookContract):
         many = frozenset(f"tool_{number}" for number in range(500))
         sets = (frozenset({"lookup", "finish"}) | self.denied, frozenset[str](), frozenset({"\U0001f6eb"}), many)
         return [
-            GateContext(tools=tools, messages=every_kind(), iteration=iteration, **WHO)
+            GateContext(tools=tools, messages=make_transcript_of_every_kind(), iteration=iteration, **WHO)
             for tools in sets
             for iteration in (0, 1, 9)
         ]
@@ -285,8 +285,8 @@ class ToolGateContract(HookContract):
 
     async def test_gate_6_it_answers_in_time(self) -> None:
         """GATE-6: it answers within five seconds, the time a run waits for a hook."""
-        await self._in_time()
+        await self._assert_in_time()
 
 
-def _talks() -> list[list[Message]]:
-    return [every_kind(), long_talk(40), [UserMessage(TASK)]]
+def _make_transcripts() -> list[list[Message]]:
+    return [make_transcript_of_every_kind(), long_talk(40), [UserMessage(TASK)]]

@@ -7,7 +7,7 @@ from typing import Protocol
 
 from glidepath.conformance.contract import StoreContract, assert_refused
 from glidepath.sessions.owner import this_owner
-from glidepath.spi.ports import offers
+from glidepath.spi.ports import is_implementing
 from glidepath.spi.sessions import Inbox, Note, SessionStore
 
 
@@ -20,8 +20,8 @@ class InboxContract(StoreContract[StoreWithInbox]):
 
     async def test_inbox_1_notes_come_back_in_order(self) -> None:
         """INBOX-1: notes are numbered from 1, come back as they were posted, and can be read again and again."""
-        assert offers(self.here, Inbox)
-        await _session(self.here, "s")
+        assert is_implementing(self.here, Inbox)
+        await _make_session(self.here, "s")
         bodies = [b"{}", b"\x00\xff", "\u2028\U0001f6eb".encode()]
         numbers = [await self.there.post("s", _note(f"n{place}", body)) for place, body in enumerate(bodies)]
         assert numbers == [1, 2, 3]
@@ -35,7 +35,7 @@ class InboxContract(StoreContract[StoreWithInbox]):
 
     async def test_inbox_2_the_same_id_is_the_same_note(self) -> None:
         """INBOX-2: a note that is posted again is not written again, and post returns its number."""
-        await _session(self.here, "s")
+        await _make_session(self.here, "s")
         assert [await self.here.post("s", _note("a")), await self.here.post("s", _note("b"))] == [1, 2]
         assert await self.there.post("s", _note("a")) == 1
         again = await asyncio.gather(*[self.there.post("s", _note("c")) for _ in range(8)])
@@ -44,7 +44,7 @@ class InboxContract(StoreContract[StoreWithInbox]):
 
     async def test_inbox_3_what_is_missing_is_said(self) -> None:
         """INBOX-3: post and notes raise kind missing for a missing session, and create none."""
-        await _session(self.here, "other")
+        await _make_session(self.here, "other")
         await assert_refused("missing", self.here.post("s", _note("a")))
         await assert_refused("missing", self.here.notes("s"))
         assert [entry.session_id for entry in await self.here.entries()] == ["other"]
@@ -65,16 +65,16 @@ class InboxContract(StoreContract[StoreWithInbox]):
 
     async def test_inbox_5_notes_go_with_their_session(self) -> None:
         """INBOX-5: a session that is removed and created again has an empty inbox."""
-        await _session(self.here, "s")
+        await _make_session(self.here, "s")
         await self.here.post("s", _note("a"))
         await self.here.remove("s")
-        await _session(self.here, "s")
+        await _make_session(self.here, "s")
         assert list(await self.here.notes("s")) == []
         assert await self.here.post("s", _note("a")) == 1
 
     async def test_inbox_6_many_at_once_leave_no_gap(self) -> None:
         """INBOX-6: of fifty notes posted at the same time each has its own number, without a gap."""
-        await _session(self.here, "s")
+        await _make_session(self.here, "s")
         posts = [(self.here, self.there)[place % 2].post("s", _note(f"n{place}")) for place in range(50)]
         numbers = await asyncio.gather(*posts)
         assert sorted(numbers) == list(range(1, 51))
@@ -87,5 +87,5 @@ def _note(id_: str, body: bytes = b"{}") -> Note:
     return Note(id=id_, kind="message", body=body)
 
 
-async def _session(store: StoreWithInbox, name: str) -> None:
+async def _make_session(store: StoreWithInbox, name: str) -> None:
     await store.release(await store.claim(name, this_owner()))

@@ -13,7 +13,7 @@ import pytest
 
 from glidepath._wire import replace
 from glidepath.conformance.contract import Contract, missing
-from glidepath.conformance.transcripts import every_kind
+from glidepath.conformance.transcripts import make_transcript_of_every_kind
 from glidepath.errors import ModelError
 from glidepath.messages import (
     Delta,
@@ -147,7 +147,7 @@ class ModelContract(Contract):
                 stream = model.stream(_request())
                 await asyncio.wait_for(anext(stream), PATIENCE)
                 await asyncio.wait_for(_close(stream), PATIENCE)
-                await _until(lambda: not self.open_requests(model))
+                await _wait_a_moment(lambda: not self.open_requests(model))
                 assert not self.open_requests(model), f"{scene}: the provider still works on it"
 
     async def test_model_10_a_cancelled_call_stops(self) -> None:
@@ -164,7 +164,7 @@ class ModelContract(Contract):
     async def test_model_11_the_request_stays_as_it_is(self) -> None:
         """MODEL-11: the request and its messages are read, never changed: they are the live transcript."""
         async with self.playing("text") as model:
-            messages = every_kind()
+            messages = make_transcript_of_every_kind()
             before = list(messages)
             request = _request(messages)
             await _collect_deltas(model, request)
@@ -174,7 +174,7 @@ class ModelContract(Contract):
     async def test_model_12_every_kind_of_message_is_taken(self) -> None:
         """MODEL-12: it accepts every kind of message: pictures, calls and results, internal ones, and custom ones."""
         async with self.playing("text") as model:
-            assert _text(await _collect_deltas(model, _request(every_kind())))
+            assert _text(await _collect_deltas(model, _request(make_transcript_of_every_kind())))
 
     async def test_model_13_what_it_says_about_itself_can_be_used(self) -> None:
         """MODEL-13: `price`, `max_output_tokens`, `context_window` and `count_tokens` are absent, None, or usable."""
@@ -231,7 +231,7 @@ async def _close(stream: AsyncIterator[Delta]) -> None:
     await stream.aclose()  # type: ignore[attr-defined] # a clause: it has one
 
 
-async def _until(settled: Callable[[], object]) -> None:
+async def _wait_a_moment(settled: Callable[[], object]) -> None:
     """Give the other side a moment to notice."""
     for _ in range(100):
         if settled():

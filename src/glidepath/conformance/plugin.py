@@ -89,14 +89,14 @@ class HookContract(Contract):
         for context in self._contexts():
             yield context, await self._ask_hook(context)
 
-    async def _in_time(self) -> None:
+    async def _assert_in_time(self) -> None:
         loop = asyncio.get_running_loop()
         for context in self._contexts():
             began = loop.time()
             await self._ask_hook(context)
             assert loop.time() - began < HOOK_TIMEOUT, f"it took {loop.time() - began:.1f} s"
 
-    async def _no_torn_calls(self) -> None:
+    async def _assert_no_torn_calls(self) -> None:
         async for _, answer in self._answers():
             assert answer is None or not transcript_errors(answer)
 

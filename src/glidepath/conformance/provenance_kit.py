@@ -50,12 +50,12 @@ async def delete_account(account: str) -> str:
 
 
 @tool
-async def forward(to: str) -> str:
+async def unmarked_tool(to: str) -> str:
     """It has no marks."""
     return f"forwarded to {to}"
 
 
-TOOLS: tuple[Tool, ...] = (read_inbox, look_up, send_message, delete_account, forward)
+TOOLS: tuple[Tool, ...] = (read_inbox, look_up, send_message, delete_account, unmarked_tool)
 READ, BAD = call("read_inbox"), call("send_message", to=STRANGER, body="hello")
 GOOD = call("send_message", to=FRIEND, body="There is one mail.")
 
@@ -69,28 +69,28 @@ class ProvenanceContract(BeforeToolCallContract):
 
     async def test_provenance_1_nothing_is_held_before_untrusted_text_was_read(self) -> None:
         """PROVENANCE-1: as long as the run has read no untrusted text, every call runs."""
-        assert await self._ran(TASK, BAD, call("forward", to=STRANGER)) == ["send_message", "forward"]
+        assert await self._list_calls_run(TASK, BAD, call("forward", to=STRANGER)) == ["send_message", "forward"]
 
     async def test_provenance_2_an_address_from_untrusted_text_is_held(self) -> None:
         """PROVENANCE-2: a consequential call to an address found only in untrusted text does not run unseen."""
-        assert await self._ran(TASK, READ, BAD) == ["read_inbox"]
+        assert await self._list_calls_run(TASK, READ, BAD) == ["read_inbox"]
 
     async def test_provenance_3_an_address_that_stands_nowhere_is_held(self) -> None:
         """PROVENANCE-3: nor does one whose address is in the untrusted text in another form."""
-        assert await self._ran(TASK, call("read_inbox", encoded=True), BAD) == ["read_inbox"]
+        assert await self._list_calls_run(TASK, call("read_inbox", encoded=True), BAD) == ["read_inbox"]
 
     async def test_provenance_4_what_the_user_asked_for_runs(self) -> None:
         """PROVENANCE-4: a call that the user's own words ask for, to an address in them, runs."""
-        assert await self._ran(TASK, READ, GOOD) == ["read_inbox", "send_message"]
+        assert await self._list_calls_run(TASK, READ, GOOD) == ["read_inbox", "send_message"]
 
     async def test_provenance_5_another_action_on_the_users_own_target_is_held(self) -> None:
         """PROVENANCE-5: a call that the user did not ask for is held, though its target is in their words."""
-        assert await self._ran(TASK, READ, call("delete_account", account=FRIEND)) == ["read_inbox"]
+        assert await self._list_calls_run(TASK, READ, call("delete_account", account=FRIEND)) == ["read_inbox"]
 
     async def test_provenance_6_a_tool_without_marks_is_held_too(self) -> None:
         """PROVENANCE-6: an unmarked tool counts as consequential, and a `read_only` one is never held."""
         looked = call("look_up", name=STRANGER)
-        assert await self._ran(TASK, READ, looked, call("forward", to=STRANGER)) == ["read_inbox", "look_up"]
+        assert await self._list_calls_run(TASK, READ, looked, call("forward", to=STRANGER)) == ["read_inbox", "look_up"]
 
     async def test_provenance_7_whoever_decides_sees_the_origin(self) -> None:
         """PROVENANCE-7: when a person is asked, the question names the untrusted source; what they approve runs."""
@@ -107,9 +107,9 @@ class ProvenanceContract(BeforeToolCallContract):
     async def test_provenance_8_what_a_child_has_read_counts(self) -> None:
         """PROVENANCE-8: what a child has read is untrusted in its parent, whatever the child makes of it."""
         child = Agent(model=ScriptedModel([READ, say(f"Write to {STRANGER}.")]), tools=[read_inbox], limits=ROOMY)
-        assert await self._ran(TASK, call("delegate", task="read"), BAD, tools=(*TOOLS, _delegate(child))) == [
-            "delegate"
-        ]
+        assert await self._list_calls_run(
+            TASK, call("delegate", task="read"), BAD, tools=(*TOOLS, _delegate(child))
+        ) == ["delegate"]
 
     async def test_provenance_9_a_child_is_held_to_the_same(self) -> None:
         """PROVENANCE-9: once its parent has read untrusted text, a child is guarded; its task is not user text."""
@@ -120,7 +120,7 @@ class ProvenanceContract(BeforeToolCallContract):
 
     async def test_provenance_10_a_tool_that_repeats_its_arguments_washes_nothing(self) -> None:
         """PROVENANCE-10: an address is not trusted because a trusted tool was asked about it and repeats it."""
-        assert await self._ran(TASK, READ, call("look_up", name=STRANGER), BAD) == ["read_inbox", "look_up"]
+        assert await self._list_calls_run(TASK, READ, call("look_up", name=STRANGER), BAD) == ["read_inbox", "look_up"]
 
     async def test_provenance_11_a_summary_washes_nothing(self) -> None:
         """PROVENANCE-11: when a checkpoint stands for the untrusted text in the model's view, calls are still held."""
@@ -161,7 +161,7 @@ class ProvenanceContract(BeforeToolCallContract):
         model = ScriptedModel([*turns, say("done")])
         return Agent(model=model, tools=tools, plugins=[self.make_plugin()], limits=ROOMY, **more)
 
-    async def _ran(self, prompt: str, *turns: Step, tools: tuple[Tool, ...] = TOOLS) -> list[str]:
+    async def _list_calls_run(self, prompt: str, *turns: Step, tools: tuple[Tool, ...] = TOOLS) -> list[str]:
         """The calls that ran unseen."""
         return _list_completed_calls((await self._agent(*turns, tools=tools).run(prompt)).messages)
 

@@ -20,7 +20,7 @@ _MARK = "glidepath-left-behind"
 
 
 @contextmanager
-def _victim() -> Iterator[int]:
+def _start_victim() -> Iterator[int]:
     """A process outside, which must still be alive at the end."""
     words = [sys.executable, "-I", "-S", "-c", "import time; time.sleep(300)"]
     process = subprocess.Popen(words, start_new_session=True)  # noqa: S603 - our own
@@ -33,7 +33,7 @@ def _victim() -> Iterator[int]:
 
 
 @contextmanager
-def _listener(family: int, kind: int, address: object) -> Iterator[tuple[socket.socket, list[bytes]]]:
+def _start_listener(family: int, kind: int, address: object) -> Iterator[tuple[socket.socket, list[bytes]]]:
     """A socket outside, and what reached it."""
     heard: list[bytes] = []
     listening = socket.socket(family, kind)
@@ -75,22 +75,22 @@ class SandboxContract(SandboxFiles):
 
     def test_sbx_29_killing(self) -> None:
         """SBX-29: processes outside get no signals from inside."""
-        with _victim() as pid:
+        with _start_victim() as pid:
             self.assert_contained_program("SBX-29", "os.kill(int(sys.argv[1]), 9)", pid)
 
     def test_sbx_30_killing_groups(self) -> None:
         """SBX-30: nor do groups of processes outside."""
-        with _victim() as pid:
+        with _start_victim() as pid:
             self.assert_contained_program("SBX-30", "os.killpg(int(sys.argv[1]), 9)", pid)
 
     def test_sbx_31_seeing_processes(self) -> None:
         """SBX-31: processes outside are invisible."""
-        with _victim() as pid:
+        with _start_victim() as pid:
             self.assert_contained_program("SBX-31", "print(open(f'/proc/{sys.argv[1]}/cmdline').read())", pid)
 
     def test_sbx_32_tracing(self) -> None:
         """SBX-32: processes outside cannot be traced."""
-        with _victim() as pid:
+        with _start_victim() as pid:
             self.assert_contained_program("SBX-32", "call('ptrace', 16, int(sys.argv[1]), 0, 0)", pid)
 
     def test_sbx_33_tracing_inside(self) -> None:
@@ -99,7 +99,7 @@ class SandboxContract(SandboxFiles):
 
     def test_sbx_34_memory_of_others(self) -> None:
         """SBX-34: the memory of other processes cannot be read."""
-        with _victim() as pid:
+        with _start_victim() as pid:
             self.assert_contained_program(
                 "SBX-34", "call('process_vm_readv', int(sys.argv[1]), None, 0, None, 0, 0)", pid
             )
@@ -108,14 +108,14 @@ class SandboxContract(SandboxFiles):
     def test_sbx_35_handles_of_processes(self) -> None:
         """SBX-35: a handle of a process outside cannot be used to signal it."""
         code = "call('pidfd_send_signal', call('pidfd_open', int(sys.argv[1]), 0), 9, None, 0)"
-        with _victim() as pid:
+        with _start_victim() as pid:
             self.assert_contained_program("SBX-35", code, pid)
 
     # --- privileges -------------------------------------------------------------------------------------------
 
     def test_sbx_36_no_new_rights(self) -> None:
         """SBX-36: programs that grant rights (setuid) grant none here."""
-        done = self.ran("import ctypes; print(ctypes.CDLL(None).prctl(39, 0, 0, 0, 0))")
+        done = self.run_inside("import ctypes; print(ctypes.CDLL(None).prctl(39, 0, 0, 0, 0))")
         assert done.stdout == "1\n", done.stdout
 
     def test_sbx_37_no_capabilities(self) -> None:
@@ -182,14 +182,14 @@ class SandboxContract(SandboxFiles):
 
     def test_sbx_45_no_connections(self) -> None:
         """SBX-45: without a network nothing outside is reached, this machine included."""
-        with _listener(socket.AF_INET, socket.SOCK_STREAM, ("127.0.0.1", 0)) as (one, heard):
+        with _start_listener(socket.AF_INET, socket.SOCK_STREAM, ("127.0.0.1", 0)) as (one, heard):
             code = "socket.create_connection(('127.0.0.1', int(sys.argv[1])), 3).sendall(b'out')"
             self.assert_contained_program("SBX-45", code, one.getsockname()[1])
             assert heard == []
 
     def test_sbx_46_no_datagrams(self) -> None:
         """SBX-46: no datagram gets out."""
-        with _listener(socket.AF_INET, socket.SOCK_DGRAM, ("127.0.0.1", 0)) as (one, heard):
+        with _start_listener(socket.AF_INET, socket.SOCK_DGRAM, ("127.0.0.1", 0)) as (one, heard):
             code = """
                 socket.socket(socket.AF_INET, socket.SOCK_DGRAM).sendto(b'out', ('127.0.0.1', int(sys.argv[1])))
                 raise OSError("whether it arrived is seen outside")
@@ -215,7 +215,7 @@ class SandboxContract(SandboxFiles):
         for network in ("none", "all"):
             with scene_around() as scene:
                 address = str(scene.inside / "service")
-                with _listener(socket.AF_UNIX, socket.SOCK_STREAM, address) as (_, heard):
+                with _start_listener(socket.AF_UNIX, socket.SOCK_STREAM, address) as (_, heard):
                     code = "s = socket.socket(socket.AF_UNIX); s.connect(sys.argv[1]); s.sendall(b'out')"
                     self.assert_contained_program("SBX-49", code, address, scene=scene, network=network)
                     assert heard == []
@@ -224,7 +224,7 @@ class SandboxContract(SandboxFiles):
         """SBX-50: nor can sockets without a file."""
         for network in ("none", "all"):
             name = f"\0glidepath-{os.getpid()}-{network}"
-            with _listener(socket.AF_UNIX, socket.SOCK_STREAM, name) as (_, heard):
+            with _start_listener(socket.AF_UNIX, socket.SOCK_STREAM, name) as (_, heard):
                 code = "s = socket.socket(socket.AF_UNIX); s.connect(chr(0) + sys.argv[1]); s.sendall(b'out')"
                 self.assert_contained_program("SBX-50", code, name[1:], network=network)
                 assert heard == []
@@ -237,10 +237,10 @@ class SandboxContract(SandboxFiles):
 
     def test_sbx_52_the_whole_network(self) -> None:
         """SBX-52: with network="all" the program reaches what the machine does."""
-        with _listener(socket.AF_INET, socket.SOCK_STREAM, ("127.0.0.1", 0)) as (one, heard):
+        with _start_listener(socket.AF_INET, socket.SOCK_STREAM, ("127.0.0.1", 0)) as (one, heard):
             code = "import socket, sys\ns = socket.create_connection(('127.0.0.1', int(sys.argv[1])), 5)\n"
             code += "s.sendall(b'out')\ns.recv(9)"
-            done = self.ran(code, words=[str(one.getsockname()[1])], network="all")
+            done = self.run_inside(code, words=[str(one.getsockname()[1])], network="all")
             assert heard == [b"out"], done.stdout
 
     def test_sbx_53_a_list_of_hosts(self) -> None:
@@ -259,9 +259,9 @@ class SandboxContract(SandboxFiles):
                     print(error.code)
         """
         tcp = (socket.AF_INET, socket.SOCK_STREAM, ("127.0.0.1", 0))
-        with _listener(*tcp) as (listed, _), _listener(*tcp) as (other, heard):
+        with _start_listener(*tcp) as (listed, _), _start_listener(*tcp) as (other, heard):
             ports = [str(one.getsockname()[1]) for one in (listed, other)]
-            done = self.ran(code, words=ports, network=[f"127.0.0.1:{ports[0]}"])
+            done = self.run_inside(code, words=ports, network=[f"127.0.0.1:{ports[0]}"])
             assert done.stdout == "b'hello'\n403\n403\n403\n", done.stdout
             direct = "socket.create_connection(('127.0.0.1', int(sys.argv[1])), 3)"
             self.assert_contained_program("SBX-53", direct, ports[1], network=[f"127.0.0.1:{ports[0]}"])
@@ -281,7 +281,7 @@ class SandboxContract(SandboxFiles):
             print("ALL OF THEM"); time.sleep(60)
         """
         began = time.monotonic()
-        done = self.ran(code, processes=25)
+        done = self.run_inside(code, processes=25)
         assert "ALL OF THEM" not in done.stdout
         assert done.returncode != 0
         assert time.monotonic() - began < 30
@@ -289,7 +289,7 @@ class SandboxContract(SandboxFiles):
     def test_sbx_55_memory(self) -> None:
         """SBX-55: a program that asks for too much memory does not get it, or is stopped."""
         code = "x = bytearray(b'x') * (600 << 20); print('TA' + 'KEN', len(x))"  # an error may quote the code
-        done = self.ran(code, memory=200 << 20)
+        done = self.run_inside(code, memory=200 << 20)
         assert "TAKEN" not in done.stdout
         assert done.returncode != 0
 
@@ -302,7 +302,7 @@ class SandboxContract(SandboxFiles):
                     x = bytearray(b'x') * (100 << 20); time.sleep(60); os._exit(0)
             time.sleep(20); print("TAKEN")
         """
-        done = self.ran(code, memory=250 << 20)
+        done = self.run_inside(code, memory=250 << 20)
         assert "TAKEN" not in done.stdout
         assert done.returncode != 0
 
@@ -334,14 +334,14 @@ class SandboxContract(SandboxFiles):
                 os._exit(0)
             time.sleep(0.5)
         """
-        self.ran(code)
+        self.run_inside(code)
         time.sleep(0.1)
         assert _find_survivors() == []
 
     def test_sbx_60_core_dumps(self) -> None:
         """SBX-60: a crash leaves no core dump."""
         with scene_around() as scene:
-            self.ran("import os; os.abort()", scene)
+            self.run_inside("import os; os.abort()", scene)
             assert [name for name in os.listdir(scene.inside) if "core" in name] == []  # noqa: PTH208
 
 

@@ -67,7 +67,7 @@ class SandboxFiles(Contract):
 
     # --- making an attempt ------------------------------------------------------------------------------------
 
-    def ran(
+    def run_inside(
         self,
         code: str,
         scene: Scene | None = None,
@@ -79,7 +79,7 @@ class SandboxFiles(Contract):
         """Run this code inside; returns what it printed and how it ended."""
         if scene is None:
             with scene_around() as own:
-                return self.ran(code, own, words=words, stdin=stdin, **policy)
+                return self.run_inside(code, own, words=words, stdin=stdin, **policy)
         policy = {"read": [scene.given], "write": [scene.inside], **policy}
         python = [os.path.realpath(sys.executable), "-I", "-S", "-c", textwrap.dedent(code), *words]
         with self.make_sandbox(**policy).enter(python, cwd=scene.inside) as boxed:
@@ -122,7 +122,7 @@ class SandboxFiles(Contract):
         named = [str(word) for word in words]
         for folder in (scene.inside, scene.given, scene.outside):
             named = [word.replace(f"{{{folder.name}}}", str(folder)) for word in named]
-        done = self.ran(whole, scene, words=named, stdin=stdin, **policy)
+        done = self.run_inside(whole, scene, words=named, stdin=stdin, **policy)
         assert "ESCAPED" not in done.stdout, f"{number}: {done.stdout[-2000:]}"
         assert SECRET not in done.stdout, f"{number}: the secret was read: {done.stdout[-2000:]}"
         assert "HELD" in done.stdout, (
@@ -139,20 +139,20 @@ class SandboxFiles(Contract):
         """SBX-1: inside, the program reads what it may read, writes what it may write, and its output comes back."""
         with scene_around() as scene:
             code = "import sys; open('made', 'w').write(open(sys.argv[1]).read().upper()); print('done')"
-            done = self.ran(code, scene, words=[str(scene.given / "note")])
+            done = self.run_inside(code, scene, words=[str(scene.given / "note")])
             assert done.stdout == "done\n", done.stdout
             assert (scene.inside / "made").read_text() == "A NOTE"
 
     def test_sbx_2_status_and_programs(self) -> None:
         """SBX-2: programs of the system can be started, and the exit status is the program's own."""
-        done = self.ran("import os, sys; sys.exit(os.waitstatus_to_exitcode(os.system('exit 5')))")
+        done = self.run_inside("import os, sys; sys.exit(os.waitstatus_to_exitcode(os.system('exit 5')))")
         assert done.returncode == 5, (done.returncode, done.stdout)
 
     def test_sbx_3_temporary_files(self) -> None:
         """SBX-3: there is a folder for temporary files, which nobody else sees."""
         code = "import os, tempfile; f = tempfile.NamedTemporaryFile(delete=False); f.write(b'x'); print(f.name)"
         with scene_around() as scene:
-            name = self.ran(code, scene).stdout.strip()
+            name = self.run_inside(code, scene).stdout.strip()
             assert name.startswith("/"), name
             assert not os.path.exists(name)  # noqa: PTH110 - while the folders of the scene are still there
 
@@ -310,7 +310,9 @@ class SandboxFiles(Contract):
         os.environ["GLIDEPATH_TEST_KEY"] = SECRET
         try:
             self.assert_contained_program("SBX-26", "print(os.environ['GLIDEPATH_TEST_KEY'])")
-            done = self.ran("import os; print(len(os.environ['GLIDEPATH_TEST_KEY']))", env=["GLIDEPATH_TEST_KEY"])
+            done = self.run_inside(
+                "import os; print(len(os.environ['GLIDEPATH_TEST_KEY']))", env=["GLIDEPATH_TEST_KEY"]
+            )
             assert done.stdout == f"{len(SECRET)}\n", done.stdout
         finally:
             del os.environ["GLIDEPATH_TEST_KEY"]

@@ -100,15 +100,15 @@ class CoordinatorHarness:
 
     # --- running ------------------------------------------------------------------------------------------------
 
-    async def fly(self, coordinator: TeamCoordinator, history: History | None = None) -> TeamResult:
+    async def run_coordinator(self, coordinator: TeamCoordinator, history: History | None = None) -> TeamResult:
         """Let a coordinator execute the request, without the supervision of `Team.run`."""
         team = await self.open_run(history)
         try:
-            return await self._within_reason(start_coordinator(coordinator, self.request, team))
+            return await self._await_with_limit(start_coordinator(coordinator, self.request, team))
         finally:
             await team.close()
 
-    async def _within_reason(self, work: Coroutine[Any, Any, TeamResult]) -> TeamResult:
+    async def _await_with_limit(self, work: Coroutine[Any, Any, TeamResult]) -> TeamResult:
         task = asyncio.ensure_future(work)
         seconds = self.request.config.time_limit + GRACE
         try:
@@ -167,7 +167,7 @@ class CoordinatorHarness:
         """The steps that were assigned, each once, in order."""
         return list(dict.fromkeys(str(event.step_id) for event in self.of(StepAssigned)))
 
-    def at_once(self) -> int:
+    def count_most_parallel(self) -> int:
         """The most steps that were between their assignment and their end at any time."""
         most, open_steps = 0, set[str | None]()
         for event in self.said:
@@ -176,7 +176,7 @@ class CoordinatorHarness:
             elif isinstance(event, StepCompleted):
                 open_steps.discard(event.step_id)
             most = max(most, len(open_steps))
-        return max(most, _overlap([(asked.began, asked.ended) for asked in self.asked]))
+        return max(most, _count_overlap([(asked.began, asked.ended) for asked in self.asked]))
 
     @property
     def calls(self) -> int:
@@ -184,7 +184,7 @@ class CoordinatorHarness:
         return sum(model.calls for model in self.models.values())
 
 
-def _overlap(spans: Sequence[tuple[float, float | None]]) -> int:
+def _count_overlap(spans: Sequence[tuple[float, float | None]]) -> int:
     moments = [(began, 1) for began, _ in spans] + [(ended, -1) for _, ended in spans if ended is not None]
     most = now = 0
     for _, change in sorted(moments):  # an end before a beginning at the same moment

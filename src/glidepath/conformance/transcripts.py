@@ -24,7 +24,7 @@ _DOT = (
 )
 
 
-def every_kind() -> list[Message]:
+def make_transcript_of_every_kind() -> list[Message]:
     """A short transcript with every kind of message in it."""
     return [
         SystemMessage("Speak plainly."),

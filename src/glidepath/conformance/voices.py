@@ -7,7 +7,7 @@ import time
 from typing import Any, ClassVar
 
 from glidepath.conformance.plugin import HookContract, as_messages, eventful_run
-from glidepath.conformance.transcripts import every_kind, long_talk
+from glidepath.conformance.transcripts import long_talk, make_transcript_of_every_kind
 from glidepath.events import Event, MessageAdded, StreamChunk
 from glidepath.messages import CustomMessage, Message, UserMessage
 from glidepath.messages import codec as messages_codec
@@ -50,13 +50,13 @@ class EventObserverContract(HookContract):
         """OBS-2: no event of a kind it wants makes it raise, however large or strange."""
         plugin = self.make_plugin().for_run()
         for event in await self._events():
-            if _wants(plugin, event):
+            if _is_wanted(plugin, event):
                 await self._ask_hook(event, plugin)
 
     async def test_obs_3_it_answers_nothing(self) -> None:
         """OBS-3: it returns None."""
         plugin = self.make_plugin().for_run()
-        for event in (event for event in await self._events() if _wants(plugin, event)):
+        for event in (event for event in await self._events() if _is_wanted(plugin, event)):
             answer = await self._ask_hook(event, plugin)
             assert answer is None, f"{type(event).__name__}: {answer!r:.100}"
 
@@ -73,7 +73,7 @@ class EventObserverContract(HookContract):
         plugin = self.make_plugin().for_run()
         if asyncio.iscoroutinefunction(plugin.event_observer):
             return
-        events = [event for event in await self._events() if _wants(plugin, event)][:-1] * 5
+        events = [event for event in await self._events() if _is_wanted(plugin, event)][:-1] * 5
         began = time.perf_counter()
         for event in events:
             await self._ask_hook(event, plugin)
@@ -84,11 +84,11 @@ class EventObserverContract(HookContract):
         """OBS-6: an event of a later version does not make it raise."""
         plugin = self.make_plugin().for_run()
         event = _SomethingNew("run_kit", None, 1, 0.0, what={"a": ["b"]})
-        if _wants(plugin, event):
+        if _is_wanted(plugin, event):
             await self._ask_hook(event, plugin)
 
 
-def _wants(plugin: Plugin, event: Event) -> bool:
+def _is_wanted(plugin: Plugin, event: Event) -> bool:
     if plugin.events is None:
         return not isinstance(event, StreamChunk)
     return isinstance(event, plugin.events)
@@ -102,7 +102,7 @@ class _VoiceContract(HookContract):
         return False
 
     def _context(self, number: int = 0) -> Any:
-        talks: list[list[Message]] = [every_kind(), long_talk(5), [UserMessage("Write.")]]
+        talks: list[list[Message]] = [make_transcript_of_every_kind(), long_talk(5), [UserMessage("Write.")]]
         return PollContext(
             run_id="run_kit", agent_name="agent", iteration=number, messages=talks[number % 3], conversation_id=None
         )
@@ -110,7 +110,7 @@ class _VoiceContract(HookContract):
     def _contexts(self) -> list[Any]:
         return [self._context(number) for number in range(3)]
 
-    async def _usable(self) -> None:
+    async def _assert_usable(self) -> None:
         plugin = self.make_plugin()
         self.put(plugin, "one")
         plugin = plugin.for_run()
@@ -141,7 +141,7 @@ class SteeringContract(_VoiceContract):
 
     async def test_steer_1_it_answers_with_messages(self) -> None:
         """STEER-1: it answers None, a text, a user message or several of them; each can be sent and is not blank."""
-        await self._usable()
+        await self._assert_usable()
 
     async def test_steer_2_nothing_is_lost_or_said_twice(self) -> None:
         """STEER-2: every message put in is delivered once, in order."""
@@ -153,7 +153,7 @@ class SteeringContract(_VoiceContract):
 
     async def test_steer_4_it_answers_in_time(self) -> None:
         """STEER-4: it answers within five seconds, the time a run waits for it, even with nothing to say."""
-        await self._in_time()
+        await self._assert_in_time()
 
 
 class FollowUpContract(_VoiceContract):
@@ -163,7 +163,7 @@ class FollowUpContract(_VoiceContract):
 
     async def test_follow_1_it_answers_with_messages(self) -> None:
         """FOLLOW-1: it answers None, a text, a user message or several of them; each can be sent and is not blank."""
-        await self._usable()
+        await self._assert_usable()
 
     async def test_follow_2_it_lets_a_run_end(self) -> None:
         """FOLLOW-2: asked repeatedly by a run that is done, it eventually lets the run end."""
@@ -185,4 +185,4 @@ class FollowUpContract(_VoiceContract):
 
     async def test_follow_5_it_answers_in_time(self) -> None:
         """FOLLOW-5: it answers within five seconds, the time a run waits for it, even with nothing to say."""
-        await self._in_time()
+        await self._assert_in_time()

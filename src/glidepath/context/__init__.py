@@ -2,8 +2,8 @@
 
 from typing import TYPE_CHECKING
 
-from glidepath.context.measure import CharEstimator, guard_estimate, message_size, sizer
-from glidepath.context.orphans import repair, sendable
+from glidepath.context.measure import CharEstimator, guard_estimate, make_sizer, message_size
+from glidepath.context.orphans import drop_unsendable, repair
 from glidepath.context.strategies import Compact, NoShaping, SlidingWindow, strategy
 from glidepath.late import lazy_attributes
 
@@ -18,11 +18,11 @@ __all__ = [
     "NoShaping",
     "SlidingWindow",
     "Summarize",
+    "drop_unsendable",
     "guard_estimate",
+    "make_sizer",
     "message_size",
     "repair",
-    "sendable",
-    "sizer",
     "strategy",
 ]
 

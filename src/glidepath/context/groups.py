@@ -38,7 +38,7 @@ class Selection(Record):
 # --- the marker -----------------------------------------------------------------------------------------------
 
 
-def marker(count: int) -> UserMessage:
+def make_marker(count: int) -> UserMessage:
     """The message that replaces `count` earlier ones."""
     what = "message was" if count == 1 else "messages were"
     return UserMessage(f"[{count} earlier {what} left out here to fit the context.]", True, MARKER_REASON)
@@ -46,7 +46,7 @@ def marker(count: int) -> UserMessage:
 
 def marker_size(estimate: Estimate) -> int:
     """Tokens of any marker. The same for every count, so that what fits does not depend on it."""
-    return message_size(marker(_WIDEST_COUNT), estimate)
+    return message_size(make_marker(_WIDEST_COUNT), estimate)
 
 
 def is_marker(message: Message) -> bool:
@@ -98,7 +98,7 @@ def _group_around(messages: Sequence[Message], index: int) -> list[int]:
     return unit if index in unit and type(head) is AssistantMessage else []
 
 
-def _newest(messages: Sequence[Message]) -> int:
+def _find_newest_group(messages: Sequence[Message]) -> int:
     """Where the newest group begins: the open batch with all that was said since, else the last message."""
     last = count = len(messages)
     said = 0
@@ -126,7 +126,7 @@ def select(
     """The pinned and the newest units within `budget`, of which `mark` is set aside if anything is left out."""
     count = len(messages)
     fixed = {i for index in pinned if 0 <= index < count for i in _group_around(messages, index)}
-    newest = cut = _newest(messages)
+    newest = cut = _find_newest_group(messages)
     markers = {i + 1 for i in (-1, *fixed) if i + 1 < count and i + 1 not in fixed and is_marker(messages[i + 1])}
     spent = sum([sizes[i] for i in fixed])
     kept: list[int] = []
@@ -164,7 +164,9 @@ def select(
     return Selection(sorted(fixed), sorted(kept[:safe]), [], cut, left_out)
 
 
-def view(messages: Sequence[Message], sizes: Sequence[int], budget: int, chosen: Selection, mark: int | None) -> Shaped:
+def make_view(
+    messages: Sequence[Message], sizes: Sequence[int], budget: int, chosen: Selection, mark: int | None
+) -> Shaped:
     """The chosen messages in their order, with a marker of size `mark` when something is left out and it fits."""
     order = sorted(chosen.pinned + chosen.kept + chosen.old_markers)
     shaped = Shaped(
@@ -174,6 +176,6 @@ def view(messages: Sequence[Message], sizes: Sequence[int], budget: int, chosen:
     )
     if mark is not None and chosen.left_out > 0 and shaped.tokens + mark <= budget:
         place = bisect_left(order, chosen.cut)
-        shaped.messages.insert(place, marker(chosen.left_out))
+        shaped.messages.insert(place, make_marker(chosen.left_out))
         shaped.sizes.insert(place, mark)
     return shaped

@@ -76,7 +76,7 @@ def message_size(message: Message, estimate: Estimate) -> int:
         return _size(message, char_estimate)
 
 
-def sizer(estimator: TokenEstimator, estimate: Estimate | None = None) -> Callable[[Message], int]:
+def make_sizer(estimator: TokenEstimator, estimate: Estimate | None = None) -> Callable[[Message], int]:
     """A `message_size` for one estimator, perhaps guarded already; quick for what is added every turn."""
     estimate = guard_estimate(estimator.estimate) if estimate is None else estimate
     if type(estimator) is not CharEstimator:

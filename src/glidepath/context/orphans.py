@@ -16,7 +16,7 @@ from glidepath.messages import (
     ToolResultMessage,
     UnknownMessage,
 )
-from glidepath.run.survey import in_order
+from glidepath.run.survey import is_in_order
 from glidepath.texts import Texts
 
 _TEXTS = Texts()
@@ -25,7 +25,7 @@ Answers: TypeAlias = dict[tuple[int, int], ToolResultMessage]
 """The result of each call, by the place of its message and its place in that message."""
 
 
-def sendable(messages: Sequence[Message]) -> Sequence[Message]:
+def drop_unsendable(messages: Sequence[Message]) -> Sequence[Message]:
     """The messages a model may see, without custom and unknown ones; the same object when there are none of those."""
     found = [message for message in messages if not isinstance(message, CustomMessage | UnknownMessage)]
     return messages if len(found) == len(messages) else found
@@ -43,7 +43,7 @@ def repair(
     for a person, and is answered so.
     Returns the same object when there is nothing to repair. Looks at every message: for the start of a session.
     """
-    if in_order(messages, {}, keep_custom=keep_custom):  # nearly always, and a session may be long
+    if is_in_order(messages, {}, keep_custom=keep_custom):  # nearly always, and a session may be long
         return messages
     answers, ids = _match(messages)
     seen: Counter[str] = Counter()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 
-from glidepath.context.groups import marker_size, select, view
+from glidepath.context.groups import make_view, marker_size, select
 from glidepath.context.measure import Estimate, char_estimate
 from glidepath.errors import ConfigurationError, close_to, short_repr
 from glidepath.foreign_errors import log_first
@@ -38,7 +38,7 @@ class SlidingWindow:
 
     def shape(self, messages: Sequence[Message], sizes: Sequence[int], budget: int, pinned: Sequence[int]) -> Shaped:
         """The pinned messages and the newest groups, in their order."""
-        return view(messages, sizes, budget, select(messages, sizes, budget, pinned, 0), None)
+        return make_view(messages, sizes, budget, select(messages, sizes, budget, pinned, 0), None)
 
 
 class Compact:
@@ -56,7 +56,7 @@ class Compact:
 
     def shape(self, messages: Sequence[Message], sizes: Sequence[int], budget: int, pinned: Sequence[int]) -> Shaped:
         """The pinned messages, the marker and the newest groups, in their order."""
-        return view(messages, sizes, budget, select(messages, sizes, budget, pinned, self._mark), self._mark)
+        return make_view(messages, sizes, budget, select(messages, sizes, budget, pinned, self._mark), self._mark)
 
 
 _KNOWN = ("none", "sliding_window", "compact", "summarize")
@@ -74,13 +74,13 @@ class _Checked:
     def shape(self, messages: Sequence[Message], sizes: Sequence[int], budget: int, pinned: Sequence[int]) -> Shaped:
         """The view, or the one that `Compact` makes."""
         try:
-            return _usable(self._own.shape(messages, sizes, budget, pinned), messages, pinned)
+            return _check_shaped(self._own.shape(messages, sizes, budget, pinned), messages, pinned)
         except Exception as error:
             log_first(self._known, f"context_strategy {self.name!r}", error, "compact is used instead")
             return self._instead.shape(messages, sizes, budget, pinned)
 
 
-def _usable(shaped: object, messages: Sequence[Message], pinned: Sequence[int]) -> Shaped:
+def _check_shaped(shaped: object, messages: Sequence[Message], pinned: Sequence[int]) -> Shaped:
     if not isinstance(shaped, Shaped) or len(shaped.sizes) != len(shaped.messages):
         raise TypeError(f"shape() must return a Shaped with a size for each message, not {type(shaped).__name__}")
     kept = {id(message) for message in shaped.messages}

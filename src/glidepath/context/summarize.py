@@ -20,7 +20,7 @@ from glidepath.messages import (
     SystemMessage,
     ToolResultMessage,
     UserMessage,
-    coming_from,
+    add_origins,
     origins_of,
 )
 from glidepath.tools.quote_frames import QuoteFrame
@@ -80,14 +80,14 @@ class Summarize(Compact):
         super().__init__(estimate)
         self._estimate = estimate
 
-    def under(
+    def apply_checkpoint(
         self, checkpoint: Checkpoint, messages: Sequence[Message], sizes: Sequence[int], pinned: Sequence[int]
     ) -> tuple[list[Message], list[int], list[int]]:
         """The transcript, its sizes and its pins, with the checkpoint in place of what it replaces; it is pinned."""
         first = checkpoint.upto
         head = [index for index in pinned if index < first]
         place = len(head)
-        message = coming_from(checkpoint.message, origins_of(messages[:first]))  # its author had read all of this
+        message = add_origins(checkpoint.message, origins_of(messages[:first]))  # its author had read all of this
         return (
             [*[messages[i] for i in head], message, *messages[first:]],
             [*[sizes[i] for i in head], checkpoint.size, *sizes[first:]],
@@ -148,7 +148,7 @@ class Summarize(Compact):
         replaces = 0
         longest = room // MESSAGE_SHARE
         for i in reversed(which):
-            line = "" if i in pinned else self._line(messages[i], longest, frame)
+            line = "" if i in pinned else self._write_message_line(messages[i], longest, frame)
             size = self._estimate(line) + 1 if line else 0
             if size > room:
                 lines.append(f"[{frame.mark} {i + 1 - which.start} earlier messages are not shown]")
@@ -159,7 +159,7 @@ class Summarize(Compact):
                 lines.append(line)
         return lines[::-1], replaces
 
-    def _line(self, message: Message, longest: int, frame: QuoteFrame) -> str:
+    def _write_message_line(self, message: Message, longest: int, frame: QuoteFrame) -> str:
         """The message in at most about `longest` tokens; the heads of its parts carry the mark, its words do not."""
         said = _describe_message(message)
         parts = [(who, trim_text(text, longest // len(said), self._estimate)) for who, text in said]

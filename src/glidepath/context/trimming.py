@@ -22,15 +22,15 @@ _LEFT_OUT: dict[type, str] = {ImageBlock: "[an image, left out]", FileBlock: "[a
 
 def trim_message(message: Message, tokens: int, estimate: Estimate) -> Message:
     """The message with its text trimmed to fit, images named instead of shown; one with tool calls is not touched."""
-    bare = with_text(message, "")
+    bare = replace_text(message, "")
     if bare is message:
         return message
-    return with_text(
+    return replace_text(
         message, trim_text(text_with_placeholders(message), tokens - message_size(bare, estimate), estimate)
     )
 
 
-def with_text(message: Message, text: str) -> Message:
+def replace_text(message: Message, text: str) -> Message:
     """The message with another text; one that has calls, or none to change, as it is."""
     if type(message) is AssistantMessage and not has_calls(message):
         return replace(message, blocks=(TextBlock(text),))

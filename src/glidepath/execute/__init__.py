@@ -9,16 +9,16 @@ from glidepath._wire import replace
 from glidepath.call_frames import CallFrame, Program
 from glidepath.errors import short_repr
 from glidepath.events import ApprovalRequested
-from glidepath.execute.batch import Batch, hint, width_for
+from glidepath.execute.batch import Batch, log_parallel_hint, width_for
 from glidepath.execute.calls import apply_decisions, bind, clear, keep_to_programs, prepare
 from glidepath.execute.doubt import (
     append_result,
-    doubt_inner,
+    conclude_without_tool,
     give_up_child,
     has_asked,
     job_for,
     leave_unfinished,
-    without_tool,
+    mark_inner_unknown,
 )
 from glidepath.execute.guarding import apply, ask_after_guards, ask_before_guards, fatal_verdict, make_guard_verdict
 from glidepath.execute.job import Job
@@ -31,9 +31,9 @@ from glidepath.run import (
     Opinion,
     Stopped,
     Touchdown,
-    about,
-    interruptible_within,
-    opinion,
+    ask_until_opinion,
+    await_interruptibly_within,
+    make_context,
     report,
 )
 from glidepath.run.inside import recall
@@ -69,7 +69,7 @@ async def execute(run: Run, calls: tuple[ToolCall, ...]) -> bool:
     jobs = prepare(run, calls)
     if plan.hands:
         keep_to_programs(run, jobs)
-    if run.hooks.before_tool_call or plan.approvals or run.meter.short_of_calls(len(jobs)):
+    if run.hooks.before_tool_call or plan.approvals or run.meter.is_short_of_calls(len(jobs)):
         await clear(run, jobs)
     if (running := run_jobs(run, jobs)) is not None:
         await running
@@ -96,7 +96,7 @@ async def finish_batch(run: Run) -> bool:
     if (running := run_jobs(run, jobs)) is not None:
         await running
     programs = run.turn.programs  # which look after their own
-    run.turn.pend(tuple([pending for pending in run.turn.pending if pending.inside in programs]))
+    run.turn.set_pending(tuple([pending for pending in run.turn.pending if pending.inside in programs]))
     done = _conclude(run, jobs, _step(run, reply.tool_calls), waiting)
     run.turn.end_tools()
     return done
@@ -133,16 +133,16 @@ def waiting_job(run: Run, call: ToolCall, pending: PendingCall | None) -> Job:
     job = job_for(run, call)
     paused = find_paused_child(run.turn.pending, call.id, run.terms.resumed.decisions)  # type: ignore[union-attr]
     if paused is not None:
-        return _revisit(run, job, paused)
+        return _repeat_paused_call(run, job, paused)
     job.waits_for = "" if pending is None else pending.reason
     if pending is not None and pending.form is not None:
         job.asks, job.counted = pending, True
     if job.tool is None and call.id in run.terms.resumed.decisions:  # type: ignore[union-attr]
-        without_tool(run, job, run.terms.resumed.decisions[call.id])  # type: ignore[union-attr]
+        conclude_without_tool(run, job, run.terms.resumed.decisions[call.id])  # type: ignore[union-attr]
     return job  # without a decision it keeps waiting, also for its tool: a server may only be away
 
 
-def _revisit(run: Run, job: Job, paused: PausedChild) -> Job:
+def _repeat_paused_call(run: Run, job: Job, paused: PausedChild) -> Job:
     """A call whose child waits for a person: it is made again, and the child continues or says that it still waits."""
     job.paused, job.counted, job.waits_for = paused, True, ""
     if job.tool is None:
@@ -165,11 +165,11 @@ def answer_open_calls(run: Run, kind: ResultKind, text: str) -> None:
         has_child = job.doubt is None and give_up_child(run, job)
         if not has_child and has_asked(run, call):
             leave_unfinished(run, job, "the run ended first")
-            doubt_inner(run, call)
+            mark_inner_unknown(run, call)
         job.refuse(kind, text)
         append_result(run, job, last=in_order)
     run.turn.forget_programs()
-    run.turn.pend(())
+    run.turn.set_pending(())
 
 
 # --- guards -----------------------------------------------------------------------------------------------------
@@ -245,9 +245,9 @@ def start_jobs(run: Run, ready: list[Job]) -> Awaitable[None] | None:
 
 
 async def _run_batch(run: Run, ready: list[Job]) -> None:
-    await Batch(run, ready, width_for(run.plan, ready)).fly()
+    await Batch(run, ready, width_for(run.plan, ready)).run_all()
     if run.plan.config.default_execution_mode == "auto":
-        hint(run, ready)
+        log_parallel_hint(run, ready)
 
 
 def admit_jobs(run: Run, jobs: list[Job]) -> list[Job]:
@@ -281,7 +281,7 @@ def journal_intent(run: Run, job: Job) -> Awaitable[None] | None:
     None when it is on disk already.
     """
     try:
-        later = run.journal.starting([job])  # type: ignore[union-attr] # the caller has checked
+        later = run.journal.record_starts([job])  # type: ignore[union-attr] # the caller has checked
     except Touchdown:
         job.cancel_start(run)
         raise
@@ -337,7 +337,7 @@ def _run_alone(run: Run, job: Job) -> Awaitable[None] | None:
 async def _end_alone(run: Run, job: Job, work: Any, waiting: object, inside: CallScope, before: Any) -> None:
     """Wait for a single inline call, which waits for something itself; no task is made for it."""
     try:
-        job.record_return(await interruptible_within(work, run.watch, job.timeout(run), waiting))
+        job.record_return(await await_interruptibly_within(work, run.watch, job.timeout(run), waiting))
     except Stopped as stopped:
         job.record_stop(run, stopped)
     except BaseException as error:
@@ -351,7 +351,7 @@ async def _end_alone(run: Run, job: Job, work: Any, waiting: object, inside: Cal
         except ValueError:  # the run continues in another task: its caller has let go of it
             INSIDE.set(None)
     if run.watch.interrupt is not None:  # a hundred tools that are stopped together hear of it one right after another
-        await run.watch.let_others_hear()
+        await run.watch.yield_to_others()
 
 
 async def follow_up(run: Run, jobs: list[Job]) -> None:
@@ -361,7 +361,7 @@ async def follow_up(run: Run, jobs: list[Job]) -> None:
             if run.work.spawned:
                 await recall(run, job.call.id)
             if job.result is not None and run.hooks.after_tool_call:
-                later = _after(run, job)
+                later = _ask_after_hooks(run, job)
                 if later is not None:
                     await later
 
@@ -420,7 +420,7 @@ def _finish(run: Run, jobs: list[Job], waiting: Mapping[str, PendingCall]) -> bo
                 if type(job.asks) is NeedsCalls:
                     _begin_program(run, job)
                 else:
-                    run.turn.pend((*run.turn.pending, *pend(run, job, waiting)))
+                    run.turn.set_pending((*run.turn.pending, *list_pending(run, job, waiting)))
                 continue
             if not give_up_child(run, job) and job.asks is not None:
                 leave_unfinished(run, job, "the run ended first")
@@ -428,7 +428,7 @@ def _finish(run: Run, jobs: list[Job], waiting: Mapping[str, PendingCall]) -> bo
                 ResultKind.CANCELLED, run.plan.config.texts.fill("not_executed", reason="the run is being stopped")
             )
         if job.trial is not None:
-            job.tell_breaker(run)
+            job.update_breaker(run)
         if job.result.terminate:  # type: ignore[union-attr]
             counts = True
         if in_order and job.doubt is None and job.started_at is not None:
@@ -449,21 +449,23 @@ def _begin_program(run: Run, job: Job) -> None:
     run.turn.keep_program(Program(call=call, clock=clock), job.asks.state)
 
 
-def pend(run: Run, job: Job, waiting: Mapping[str, PendingCall], inside: str = "") -> tuple[PendingCall, ...]:
+def list_pending(run: Run, job: Job, waiting: Mapping[str, PendingCall], inside: str = "") -> tuple[PendingCall, ...]:
     """What a call waits for, as a person is shown it; `waiting`: what was shown before."""
     if isinstance(job.asks, NeedsDecisions):
-        return _pend_below(run, job, waiting, inside)
+        return _list_pending_in_child(run, job, waiting, inside)
     if job.paused is not None:
         return job.paused.pending
     still = None if isinstance(job.asks, NeedsInput) else waiting.get(job.call.id)
-    return (still or _pend_own(run, job, inside),)
+    return (still or _make_pending_call(run, job, inside),)
 
 
 def _make_path(run: Run, inside: str) -> tuple[CallFrame, ...]:
     return (CallFrame(call_id=inside, tool=run.turn.programs[inside].call.name),) if inside else ()
 
 
-def _pend_below(run: Run, job: Job, waiting: Mapping[str, PendingCall], inside: str) -> tuple[PendingCall, ...]:
+def _list_pending_in_child(
+    run: Run, job: Job, waiting: Mapping[str, PendingCall], inside: str
+) -> tuple[PendingCall, ...]:
     """The calls that wait in the child of a call. They are listed here, where a person decides about this run."""
     call_id, agent, child = job.call.id, job.asks.agent, job.asks.child
     path = (*_make_path(run, inside), CallFrame(call_id=call_id, tool=job.call.name, agent=agent, run_id=child.run_id))
@@ -480,7 +482,7 @@ def _pend_below(run: Run, job: Job, waiting: Mapping[str, PendingCall], inside: 
     return tuple(found)
 
 
-def _pend_own(run: Run, job: Job, inside: str) -> PendingCall:
+def _make_pending_call(run: Run, job: Job, inside: str) -> PendingCall:
     bound: Any = job.bound  # what an observer does to its event does not change what a person decides about
     asks = job.asks
     form = None if asks is None else asks.form
@@ -491,16 +493,16 @@ def _pend_own(run: Run, job: Job, inside: str) -> PendingCall:
     return PendingCall(call=call, reason=reason, form=form, state=state, inside=inside, origins=origins, path=path)
 
 
-def _after(run: Run, job: Job) -> Awaitable[None] | None:
+def _ask_after_hooks(run: Run, job: Job) -> Awaitable[None] | None:
     """Every after-hook may change what the model sees of the result, or vote to end the run. None: nobody does."""
     turn, call, voices = run.turn, job.call, iter(run.hooks.after_tool_call)
     arguments = job.bound.read() if job.bound is not None else {}
     context = turn.contexts.get(ToolResultContext)
     if context is None:
-        context = about(run, ToolResultContext, call=None, arguments=None, tool=None, result=None)
+        context = make_context(run, ToolResultContext, call=None, arguments=None, tool=None, result=None)
     result, call = _make_result_message(run, job), ToolCall(call.id, call.name, arguments)
     context = replace(context, iteration=turn.iterations, call=call, arguments=arguments, tool=job.tool, result=result)
-    heard = opinion(run, "after_tool_call", voices, context)
+    heard = ask_until_opinion(run, "after_tool_call", voices, context)
     return None if heard is None else _apply_after_hooks(run, job, voices, context, heard)
 
 
@@ -520,7 +522,7 @@ async def _apply_after_hooks(
                 context = replace(context, result=_make_result_message(run, job))
             except HookFault as fault:
                 report(run, "after_tool_call", said.name, fault, "skipped")
-            heard = opinion(run, "after_tool_call", voices, context)
+            heard = ask_until_opinion(run, "after_tool_call", voices, context)
     except Touchdown:
         return  # the run is being stopped: leave the tool's answer unchanged
 

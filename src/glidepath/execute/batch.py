@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from glidepath.execute.job import Job
 from glidepath.outcome import ResultKind
-from glidepath.run import CallScope, Stopped, Touchdown, Why, closable
+from glidepath.run import CallScope, Stopped, Touchdown, Why, await_until_cancelled
 from glidepath.spi.inside_variable import INSIDE
 
 if TYPE_CHECKING:
@@ -37,15 +37,15 @@ class Batch:
         self.notes_results = run.journal is not None and not run.hooks.after_tool_call
         """What a hook may still change is written down when it has: something may have to be taken out of it."""
 
-    def ring(self, _: object = None) -> None:
+    def wake(self, _: object = None) -> None:
         """Something happened: a call ended, or reported progress."""
         if not self.bell.done():
             self.bell.set_result(None)
 
-    async def fly(self) -> None:
+    async def run_all(self) -> None:
         """Return when every job has its result."""
         run, watch = self.run, self.run.watch
-        run.work.wake_by(self.ring)
+        run.work.wake_by(self.wake)
         try:
             while self.queue or self.flying or self.leaving:
                 await self._start()
@@ -57,7 +57,7 @@ class Batch:
                 self._time_out(run.watch.time() + 1e-9)
         finally:
             run.work.wake_by(None)
-            watch.calm()
+            watch.end_wait()
 
     async def _start(self) -> None:
         run, sentry = self.run, self.run.watch.sentry
@@ -82,7 +82,7 @@ class Batch:
             # Its time starts now, not when it was queued: waiting for room is not the tool being slow.
             self.flying[job] = inf if timeout is None else run.watch.time() + timeout
             job.task = run.watch.loop.create_task(_run_contained(run, job), name=f"glidepath-tool-{job.call.name}")
-            job.task.add_done_callback(self.ring)
+            job.task.add_done_callback(self.wake)
 
     async def _note(self, chosen: list[Job]) -> list[Job]:
         """With a journal: what has ended and what is about to start is on disk first. Returns what may start."""
@@ -91,12 +91,12 @@ class Batch:
         # Once: they count against the limit on tool calls from the first commit on, also after a crash.
         queued, self.noted = () if self.noted else tuple(self.queue), True
         try:
-            later = run.journal.starting(chosen, queued, landed)  # type: ignore[union-attr] # `_start` has looked
+            later = run.journal.record_starts(chosen, queued, landed)  # type: ignore[union-attr] # `_start` has looked
             if later is not None:
                 await later
         except Touchdown as touchdown:
             if run.watch.interrupt is None:  # the store has failed: what runs is stopped, and its results are kept
-                run.descent.condemn(touchdown.verdict)
+                run.descent.land_at_next_checkpoint(touchdown.verdict)
             self._stop_all(ResultKind.CANCELLED, touchdown.verdict.cause.reason)
             for job in chosen:
                 job.cancel_start(run, reason=touchdown.verdict.cause.reason)
@@ -107,7 +107,7 @@ class Batch:
         run = self.run
         if not self.bell.done():
             soonest = min([*self.flying.values(), *self.leaving.values()])
-            run.watch.scope(None if soonest == inf else max(0.0, soonest - run.watch.time()))
+            run.watch.set_time_limit(None if soonest == inf else max(0.0, soonest - run.watch.time()))
             with suppress(asyncio.CancelledError):  # our own poke; or the caller's, which is in `watch.interrupt` now
                 await run.watch.wait(self.bell)
         if self.bell.done():
@@ -159,7 +159,7 @@ class Batch:
         del self.flying[job]
         job.stop_why, job.stop_asked = why, reason
         job.task.cancel()  # type: ignore[union-attr]
-        self.leaving[job] = self.run.watch.let_go_at()
+        self.leaving[job] = self.run.watch.abandon_time()
 
 
 async def _run_contained(run: Run, job: Job) -> BaseException | None:
@@ -171,7 +171,8 @@ async def _run_contained(run: Run, job: Job) -> BaseException | None:
     inside = CallScope(run, job.call.id, job)
     INSIDE.set(inside)  # in the context of its own task
     try:
-        value = await closable(job.tool.invoke(job.bound.values, job.context), lambda: job.result is not None)  # type: ignore[union-attr, arg-type]
+        work: Any = job.tool.invoke(job.bound.values, job.context)  # type: ignore[union-attr]
+        value = await await_until_cancelled(work, lambda: job.result is not None)
         job.record_return(value)
     except BaseException as error:
         if run.watch.is_forked():
@@ -196,7 +197,7 @@ def width_for(plan: Plan, jobs: Sequence[Job]) -> int:
     return 1 if order == "sequential" else plan.config.max_parallel_tools
 
 
-def hint(run: Run, jobs: Sequence[Job]) -> None:
+def log_parallel_hint(run: Run, jobs: Sequence[Job]) -> None:
     """Log once per agent which mark would let these calls run together, if running in order cost time."""
     told = run.plan.told
     if "order" in told or len(jobs) == 1:

@@ -14,7 +14,7 @@ from glidepath.execute.job import Job
 from glidepath.messages import ToolCall, stored_arguments
 from glidepath.outcome import AgentState, ResultKind, StopCause
 from glidepath.plurals import pluralize
-from glidepath.run import HookFault, Opinion, Verdict, about, opinion, report, to_read
+from glidepath.run import HookFault, Opinion, Verdict, ask_until_opinion, make_context, report, to_read
 from glidepath.run.origins import sources_read_by_programs, transcripts_above
 from glidepath.spi import Allow, Ask, Block, Replace, ToolCallContext
 from glidepath.tools import ArgumentsError, Continuation, ToolResult
@@ -33,7 +33,7 @@ def prepare(run: Run, calls: Sequence[ToolCall]) -> list[Job]:
     if not plan.plain_policy:
         repaired = _normalize_calls(run, calls)
         if repaired is None:
-            return _unreadable(run, calls)
+            return _fail_all_calls(run, calls)
         calls = repaired
     cap, tools, jobs = plan.config.max_tool_calls_per_turn, plan.tools, []
     for call in calls:
@@ -47,7 +47,7 @@ def prepare(run: Run, calls: Sequence[ToolCall]) -> list[Job]:
             try:
                 job.bound = tool.bind(stored_arguments(call))
             except ArgumentsError as error:
-                misfits(run, job, error)
+                reject_arguments(run, job, error)
     if cap is not None:
         _cap_turn(run, jobs, cap)
         for job in jobs:
@@ -127,7 +127,7 @@ def _normalize_calls(run: Run, calls: Sequence[ToolCall]) -> Sequence[ToolCall] 
     ]
 
 
-def _unreadable(run: Run, calls: Sequence[ToolCall]) -> list[Job]:
+def _fail_all_calls(run: Run, calls: Sequence[ToolCall]) -> list[Job]:
     """The policy failed: which tools were meant is unknown, so none runs."""
     jobs = [Job(call, run.plan.tools.get(call.name)) for call in calls]
     for job in jobs:
@@ -193,7 +193,7 @@ def cap_calls(run: Run, jobs: list[Job]) -> None:
                 job.waits_for = None
                 verdict = None if run.descent.verdict is not None else _verdict_if_calls_spent(run, room)
                 if verdict is not None:
-                    run.descent.condemn(verdict)
+                    run.descent.land_at_next_checkpoint(verdict)
             left -= 1
 
 
@@ -214,10 +214,10 @@ def bind(run: Run, job: Job, arguments: Mapping[str, Any] | None = None) -> None
     try:
         job.bound = job.tool.bind(job.call.stored if arguments is None else arguments)  # type: ignore[union-attr]
     except ArgumentsError as error:
-        misfits(run, job, error)
+        reject_arguments(run, job, error)
 
 
-def misfits(run: Run, job: Job, error: ArgumentsError) -> None:
+def reject_arguments(run: Run, job: Job, error: ArgumentsError) -> None:
     """The arguments do not fit the tool: the model is told what is wrong."""
     job.refuse(ResultKind.INVALID_ARGUMENTS, run.plan.config.texts.fill("bad_arguments", problem=error))
 
@@ -227,11 +227,11 @@ def judge_call(run: Run, job: Job) -> Awaitable[None] | None:
 
     After a replacement they are asked once more, about the arguments that will really be used.
     """
-    voices, context = iter(run.hooks.before_tool_call), _context(run, job)
-    heard = opinion(run, "before_tool_call", voices, context)
+    voices, context = iter(run.hooks.before_tool_call), _make_context(run, job)
+    heard = ask_until_opinion(run, "before_tool_call", voices, context)
     if heard is not None:
         return _await_before_hooks(run, job, _ask_before_hooks(run, job, voices, context, heard))
-    if not job.bound.intact():  # type: ignore[union-attr]
+    if not job.bound.is_intact():  # type: ignore[union-attr]
         _block_if_changed_in_place(run, job)
     return None
 
@@ -244,12 +244,12 @@ async def _await_before_hooks(run: Run, job: Job, asked: Awaitable[Any]) -> None
             await _ask_all(run, job, approved=False)
 
 
-def _context(run: Run, job: Job, *, replaceable: bool = True, approved: bool = False) -> ToolCallContext:
+def _make_context(run: Run, job: Job, *, replaceable: bool = True, approved: bool = False) -> ToolCallContext:
     arguments, call, turn, work = job.bound.arguments, job.call, run.turn, run.work  # type: ignore[union-attr]
     context = turn.contexts.get(ToolCallContext)
     if context is None:
         messages = to_read(run, run.transcript.messages)
-        context = about(run, ToolCallContext, call=None, arguments=None, tool=None, messages=messages)
+        context = make_context(run, ToolCallContext, call=None, arguments=None, tool=None, messages=messages)
     call = ToolCall(call.id, call.name, arguments)
     context = replace(context, iteration=turn.iterations, call=call, arguments=arguments, tool=job.tool)
     if not replaceable:
@@ -261,8 +261,8 @@ def _context(run: Run, job: Job, *, replaceable: bool = True, approved: bool = F
 
 async def _ask_all(run: Run, job: Job, *, approved: bool) -> None:
     """Ask every before-hook about arguments that cannot be replaced any more."""
-    voices, context = iter(run.hooks.before_tool_call), _context(run, job, replaceable=False, approved=approved)
-    heard = opinion(run, "before_tool_call", voices, context)
+    voices, context = iter(run.hooks.before_tool_call), _make_context(run, job, replaceable=False, approved=approved)
+    heard = ask_until_opinion(run, "before_tool_call", voices, context)
     await _ask_before_hooks(run, job, voices, context, heard)
 
 
@@ -294,8 +294,8 @@ async def _ask_before_hooks(
             context = replace(context, arguments=replaced, call=ToolCall(job.call.id, job.call.name, replaced))
         elif isinstance(decision, Replace):
             report(run, "before_tool_call", said.name, HookFault("replacing arguments a second time"), "ignored")
-        heard = opinion(run, "before_tool_call", voices, context)
-    if job.bound.intact():  # type: ignore[union-attr]
+        heard = ask_until_opinion(run, "before_tool_call", voices, context)
+    if job.bound.is_intact():  # type: ignore[union-attr]
         return replaced
     _block_if_changed_in_place(run, job)
     return None

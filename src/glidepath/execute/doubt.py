@@ -36,17 +36,17 @@ def resolve_interrupted_calls(run: Run) -> None:
             job.refuse(ResultKind.INTERRUPTED, run.plan.config.texts.fill("redacted_call"))
         elif decision.kind == "unknown":
             job.refuse(UNKNOWN, "")
-        elif (why := _hindrance(job, decision.arguments)) is not None:
-            doubt(run, job, why)
+        elif (why := _explain_not_repeatable(job, decision.arguments)) is not None:
+            mark_unknown(run, job, why)
             job.refuse(UNKNOWN, "")
         else:
             continue
         append_result(run, job)
         run.turn.forget_program(call.id)
-        run.turn.pend(tuple([waiting for waiting in run.turn.pending if waiting.call.id != call.id]))
+        run.turn.set_pending(tuple([waiting for waiting in run.turn.pending if waiting.call.id != call.id]))
 
 
-def _hindrance(job: Job, arguments: Mapping[str, Any] | None) -> Unknown | None:
+def _explain_not_repeatable(job: Job, arguments: Mapping[str, Any] | None) -> Unknown | None:
     """Why a call cannot be repeated: the current tool does not accept the arguments it began with."""
     if job.tool is None:
         return Unknown.TOOL_GONE
@@ -57,7 +57,7 @@ def _hindrance(job: Job, arguments: Mapping[str, Any] | None) -> Unknown | None:
     return None
 
 
-def doubt(run: Run, job: Job, why: Unknown) -> None:
+def mark_unknown(run: Run, job: Job, why: Unknown) -> None:
     """A call had begun, and unless it gets its result now its outcome is unknown: the model is told why."""
     job.why, job.doubt = why, run.plan.config.texts.fill("unknown_effect", reason=why.reason)
 
@@ -67,7 +67,7 @@ def job_for(run: Run, call: ToolCall) -> Job:
     job = Job(call, run.plan.tools.get(call.name))
     decision = None if run.terms.resumed is None else run.terms.resumed.decisions.get(call.id)
     if decision is not None and decision.in_doubt:
-        doubt(run, job, Unknown.from_value(decision.text))
+        mark_unknown(run, job, Unknown.from_value(decision.text))
         job.counted = True
     elif run.terms.resumed is not None:
         job.counted = call.id in run.terms.resumed.counted
@@ -102,7 +102,7 @@ def write_pause(pending: Iterable[PendingCall], texts: Texts) -> str:
     return texts.fill("paused_child", waiting=", ".join(f"{one.call.name} ({one.reason})" for one in pending))
 
 
-def doubt_inner(run: Run, call: ToolCall) -> None:
+def mark_inner_unknown(run: Run, call: ToolCall) -> None:
     """A program does not continue: of the calls it had begun, list those whose outcome nobody knows."""
     program, resumed = run.turn.programs.get(call.id), run.terms.resumed
     if program is None or resumed is None:
@@ -111,7 +111,7 @@ def doubt_inner(run: Run, call: ToolCall) -> None:
     for inner in program.calls:
         decision = resumed.decisions.get(inner.id)
         if decision is not None and decision.in_doubt and inner.id not in known:
-            run.work.doubt((inner,))
+            run.work.mark_unknown((inner,))
             close_accounts(run, inner.id)
 
 
@@ -127,7 +127,7 @@ def hold_to_limit(run: Run, jobs: Sequence[Job]) -> None:
         job.waits_for = None
 
 
-def without_tool(run: Run, job: Job, decision: Decision) -> None:
+def conclude_without_tool(run: Run, job: Job, decision: Decision) -> None:
     """A person wants a call to continue whose tool is gone: it is not executed, or unknown if it had begun."""
     if job.asks is not None and decision.kind in ("approve", "answer"):
         leave_unfinished(run, job, f"the tool {job.call.name!r} no longer exists")
@@ -144,7 +144,7 @@ def append_result(run: Run, job: Job, count: int = 0, *, last: bool = False) -> 
     """
     if job.doubt is not None and job.kind == UNKNOWN:
         if job.call not in run.work.unknown_effects:
-            run.work.doubt((job.call,))
+            run.work.mark_unknown((job.call,))
         close_accounts(run, job.call.id)
     elif job.counted and job.doubt is None and job.started_at is None and job.asks is None and job.paused is None:
         job.uncount(run)
@@ -157,5 +157,5 @@ def close_accounts(run: Run, call_id: str) -> None:
     known = {} if run.terms.resumed is None else run.terms.resumed.offspring
     for child in known.get(call_id, ()):
         if child.run_id not in told:
-            run.work.doubt(child.unknown)
+            run.work.mark_unknown(child.unknown)
             run.spend.charge_child(child.agent, child.usage, child.picodollars)

@@ -52,7 +52,7 @@ def ask_after_guards(
             if verdict.action == "land":
                 landing = landing or Touchdown(make_guard_verdict(guard.name, verdict))
             elif verdict.notice:
-                run.transcript.tell_later(verdict.notice_reason or guard.name, guard.name, verdict.notice)
+                run.transcript.queue_notice(verdict.notice_reason or guard.name, guard.name, verdict.notice)
     return landing
 
 

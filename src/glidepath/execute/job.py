@@ -166,13 +166,13 @@ class Job(Record, eq=False):
         if isinstance(error, FatalToolError):
             self.fatal = f"{self.call.name}: {message_of(error)}"
         if not isinstance(error, ABOUT_ARGUMENTS):
-            self.blame()
+            self.mark_tool_at_fault()
         self.kind = type(error).__name__
         self.error, self.raised_at = error, error.place if isinstance(error, ChildError) else place_of(error)
         self.traceback = format_error(error)
-        self.result = ToolResult(failure(error), is_error=True)
+        self.result = ToolResult(describe_failure(error), is_error=True)
 
-    def blame(self) -> None:
+    def mark_tool_at_fault(self) -> None:
         """The tool is at fault: its breaker will be told."""
         self.blamed = True
         self.trial = self.trial or "call"
@@ -180,22 +180,22 @@ class Job(Record, eq=False):
     def record_stop(self, run: Run, stopped: Stopped) -> None:
         """It did not finish: timed out, interrupted, or cancelled by foreign code."""
         if stopped.why is not Why.INTERRUPT and self.result is None:
-            self.blame()
+            self.mark_tool_at_fault()
         context = self.context
         let_go = "task" if stopped.let_go else None if context is None else context.abandoned
         if let_go is not None:
             if context is not None:
                 context.abandoned = let_go
-            reason = self._why(run, stopped.why)
+            reason = self._explain_stop(run, stopped.why)
             run.work.abandon(self.call.id, self.call.name, let_go, reason)
             self.refuse(ResultKind.NOT_STOPPED, run.plan.config.texts.fill("not_stopped", reason=reason))
         elif stopped.why is Why.UNINVITED:
             self.refuse(ResultKind.CANCELLED_INSIDE, run.plan.config.texts.fill("cancelled_inside"))
         else:
             kind = ResultKind.TIMEOUT if stopped.why is Why.TIMEOUT else ResultKind.CANCELLED
-            self.refuse(kind, run.plan.config.texts.fill("stopped", reason=self._why(run, stopped.why)))
+            self.refuse(kind, run.plan.config.texts.fill("stopped", reason=self._explain_stop(run, stopped.why)))
 
-    def _why(self, run: Run, why: Why) -> str:
+    def _explain_stop(self, run: Run, why: Why) -> str:
         if self.stop_asked is not None:
             return self.stop_asked
         if why is Why.TIMEOUT:
@@ -222,7 +222,7 @@ class Job(Record, eq=False):
         if admission is Admission.PROBE:
             self._report_breaker_change(run)
 
-    def tell_breaker(self, run: Run) -> None:
+    def update_breaker(self, run: Run) -> None:
         """How it ended, which the breaker must know."""
         breaker, probe = tool_breaker(self.tool), self.trial == "probe"
         if self.blamed:
@@ -316,7 +316,7 @@ class Job(Record, eq=False):
         return result
 
 
-def failure(error: BaseException) -> str:
+def describe_failure(error: BaseException) -> str:
     """What the model is told about an exception."""
     text = message_of(error)
     if isinstance(error, ToolError) and text:

@@ -65,17 +65,17 @@ class Host:
         if run.result is None:
             if run.voice.outbox is not None and len(run.voice.outbox) >= HIGH_WATER:
                 self.dropped += _make_room(run.voice.outbox, call_id)
-            run.emit(ToolProgress, call_id, tool_name, _brief(progress), self.dropped)
+            run.emit(ToolProgress, call_id, tool_name, _shorten_report(progress), self.dropped)
             if run.work.ring is not None:
                 run.work.ring()
             elif run.watch.consumer is not None:  # it may have come from a task beside the run's own
-                run.watch.consumer.ring()
+                run.watch.consumer.wake_consumer()
 
-    def unknown(self, call_id: str) -> None:
+    def mark_unknown(self, call_id: str) -> None:
         """The outcome of this call is unknown: its result and the run's result say so."""
         run = self.run
         if run.result is None and run.turn.reply is not None:
-            run.work.doubt([call for call in run.turn.reply.tool_calls if call.id == call_id])
+            run.work.mark_unknown([call for call in run.turn.reply.tool_calls if call.id == call_id])
 
     async def spawn(self, agent: object, prompt: Any, limits: object, call_id: str) -> RunResult:
         """Run a child on this run's budget; it is stopped when its tool call ends before it."""
@@ -90,7 +90,7 @@ class Host:
             raise ToolError("the run is being stopped: nothing can be spawned any more")
 
         def begin(token: CancelToken, name: str) -> Any:
-            return agent.fly_child(prompt, parent=run, limits=limits, cancel=token, place=name, paused=self.paused)
+            return agent.run_child(prompt, parent=run, limits=limits, cancel=token, place=name, paused=self.paused)
 
         return await launch(self.place(call_id), begin)  # type: ignore[no-any-return]
 
@@ -114,7 +114,7 @@ def _make_room(outbox: list[Event], call_id: str) -> int:
     return 0
 
 
-def _brief(progress: object) -> Any:
+def _shorten_report(progress: object) -> Any:
     """A report within its size: a long text is cut in the middle."""
     if isinstance(progress, str):
         return trim(progress, MOST_REPORTED)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from glidepath.gate.foreign_run import add_charges
 from glidepath.outcome import AgentState, LoopOutcome, RunResult, StopCause, TextOrigin
-from glidepath.sessions.state_changes import bare
+from glidepath.sessions.state_changes import strip_result
 
 if TYPE_CHECKING:
     from glidepath.gate.foreign_run import ForeignRun
@@ -75,5 +75,5 @@ def conclude(run: ForeignRun, now: float, left: str = LEFT) -> RunResult:
         tool_calls=run.tool_calls,
         landing_calls=run.landing_calls,
         elapsed=round(max(0.0, now - run.started), 6),
-        children=tuple([bare(one.ended) for one in run.children if one.ended is not None]),
+        children=tuple([strip_result(one.ended) for one in run.children if one.ended is not None]),
     )

@@ -91,7 +91,7 @@ class ForeignJournal(JournalWriter):
     async def flush(self) -> None:
         """Wait until everything is written; raises `StoreError`."""
         while self._flying is not None:
-            await self._flying.bell()
+            await self._flying.make_done_future()
         if self.broken is not None:
             raise self.broken
 
@@ -108,7 +108,7 @@ class ForeignJournal(JournalWriter):
                 # Our own stores answer in time and without a task; any other may be silent, and is watched.
                 flying = later if isinstance(later, StoreAnswer) else WatchedAnswer(later)
                 self._flying = flying
-                flying.then(self._land)
+                flying.call_when_done(self._land)
 
     def _land(self, answer: StoreAnswer) -> None:
         self._flying = None
@@ -155,7 +155,7 @@ class ForeignJournal(JournalWriter):
         self.broken = self.broken or as_store_error(error)
         self._items, self._dirty = [], False
 
-    async def hear(self, sign: Sign) -> None:
+    async def take_sign(self, sign: Sign) -> None:
         """Act on what the store reports about the session."""
         if sign.lost:
             self.fail(StoreError("another process has taken the session", kind="fenced"))

@@ -113,7 +113,9 @@ class GateCall(Record, kw_only=True):
 
     def describe_shortage(self) -> str:
         """Which limit has nothing left."""
-        refusal = self.agent.meter.lacks(Amount(SLICE, 0 if self.price is None else SLICE * self.price.output))
+        refusal = self.agent.meter.find_lack_unlocked(
+            Amount(SLICE, 0 if self.price is None else SLICE * self.price.output)
+        )
         return describe_limit(self.session, "tokens" if refusal is None else refusal.resource)
 
     def reply_headers(self, landing: str | None) -> tuple[tuple[bytes, bytes], ...]:
@@ -271,7 +273,7 @@ async def _extend(call: GateCall, held: Reservation, need: Amount) -> bool:
         await call.draw(more)
         if held.extend(more.tokens, more.money):
             return True
-        refusal = meter.lacks(more)
+        refusal = meter.find_lack_unlocked(more)
         if refusal is None:
             return False
         own = held.money if refusal.resource == "money" else held.tokens  # in flight, too, and never comes back first

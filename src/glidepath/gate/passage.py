@@ -186,7 +186,7 @@ class GovernedPassage:
         size = self._size()
         if size > self.booking.size:
             try:
-                await self.call.draw(self.booking.slice())
+                await self.call.draw(self.booking.next_slice())
             except Touchdown as failed:  # the place where the budget is kept has failed: nothing more is spent on it
                 self.stop_reason = failed.verdict.cause.reason
                 return

@@ -174,7 +174,7 @@ class ForeignSession:
     def add_agent(self, identity: str, parent: ForeignAgent | None) -> ForeignAgent:
         """A new agent of this session. One too many is down before its first call."""
         agent = ForeignAgent(self, identity, parent)
-        refusal = None if parent is None else agent.meter.adopt()
+        refusal = None if parent is None else agent.meter.count_descendant()
         if refusal is not None:
             what = "sub-agent" if refusal.resource == "descendants" else "level of sub-agents"
             agent.landed = f"this run may have {pluralize(refusal.limit, what)}"

@@ -36,18 +36,18 @@ class GuardSet:
         if own:
             from glidepath.guards.own import OwnStopGuard
 
-            self._watching = any(map(OwnStopGuard.fits, own))  # ours look only at bad ends
+            self._watching = any(map(OwnStopGuard.is_applicable, own))  # ours look only at bad ends
 
-    def for_calls(self, metadata: dict[str, Any], *, resumed: bool = False) -> tuple[CallGuard, ...]:
+    def make_call_guards(self, metadata: dict[str, Any], *, resumed: bool = False) -> tuple[CallGuard, ...]:
         """The guards of a run's steps."""
         fresh = resumed or "guardrails" not in metadata
         home = restore_state(metadata, "guardrails", {})
         wanted = [(kind, limit) for name, kind in _CALL_GUARDS.items() if (limit := getattr(self._config, name))]
         states = [restore_state(home, kind.name, {}) for kind, _ in wanted]
         made = [kind(limit, state, self._texts) for (kind, limit), state in zip(wanted, states, strict=True)]
-        return self._with_own(made, home, fresh=fresh, ends=False)
+        return self._add_own_guards(made, home, fresh=fresh, ends=False)
 
-    def for_ends(self, metadata: dict[str, Any], *, resumed: bool = False) -> tuple[StopGuard, ...]:
+    def make_stop_guards(self, metadata: dict[str, Any], *, resumed: bool = False) -> tuple[StopGuard, ...]:
         """The guards of a run's end, made when an end looks bad."""
         home = restore_state(metadata, "guardrails", {})
         made: list[Any] = []
@@ -55,20 +55,26 @@ class GuardSet:
             times = getattr(self._config, kind.setting) or 0
             if times or kind.always:
                 made.append(kind(times, restore_state(home, kind.name, {}), self._texts))
-        return self._with_own(made, home, fresh=resumed, ends=True)
+        return self._add_own_guards(made, home, fresh=resumed, ends=True)
 
-    def for_every_end(self, metadata: dict[str, Any], *, resumed: bool = False) -> tuple[StopGuard, ...] | None:
+    def make_stop_guards_at_start(
+        self, metadata: dict[str, Any], *, resumed: bool = False
+    ) -> tuple[StopGuard, ...] | None:
         """The same at the beginning of a run, when an earlier one has needed them or one looks at every answer."""
         home = metadata.get("guardrails")
         counted = type(home) is dict and not home.keys().isdisjoint(_STOPS)
-        return self.for_ends(metadata, resumed=resumed) if counted or self._watching else None
+        return self.make_stop_guards(metadata, resumed=resumed) if counted or self._watching else None
 
-    def _with_own(self, made: list[Any], home: dict[str, Any], *, fresh: bool, ends: bool) -> tuple[Any, ...]:
+    def _add_own_guards(self, made: list[Any], home: dict[str, Any], *, fresh: bool, ends: bool) -> tuple[Any, ...]:
         if not fresh:
             for guard in made:
                 guard.new_run()
         if not self._own:
             return tuple(made)
-        from glidepath.guards.own import OwnCallGuard, OwnStopGuard, own_guards  # there since the settings were checked
+        from glidepath.guards.own import (  # there since the settings were checked
+            OwnCallGuard,
+            OwnStopGuard,
+            make_own_guards,
+        )
 
-        return (*made, *own_guards(self._own, home, OwnStopGuard if ends else OwnCallGuard, _BUILT_IN))
+        return (*made, *make_own_guards(self._own, home, OwnStopGuard if ends else OwnCallGuard, _BUILT_IN))

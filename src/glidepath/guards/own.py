@@ -26,18 +26,18 @@ class OwnCallGuard:
     parts = "before and after"
 
     @staticmethod
-    def fits(guard: object) -> bool:
+    def is_applicable(guard: object) -> bool:
         """True when it watches batches of tool calls."""
         hooks = [getattr(guard, name, 0) for name in ("before", "after")]
         return all(hook is None or callable(hook) for hook in hooks)
 
     def __init__(self, guard: Any) -> None:
         self.name: str = guard.name
-        self.before = None if guard.before is None else partial(_verdict, "before", guard.before)
-        self.after = None if guard.after is None else partial(_verdict, "after", guard.after)
+        self.before = None if guard.before is None else partial(_ask_for_verdict, "before", guard.before)
+        self.after = None if guard.after is None else partial(_ask_for_verdict, "after", guard.after)
 
 
-def _verdict(hook: str, ask: Callable[..., object], *shown_to_it: object) -> GuardVerdict | None:
+def _ask_for_verdict(hook: str, ask: Callable[..., object], *shown_to_it: object) -> GuardVerdict | None:
     verdict = _check_answer(hook, ask(*shown_to_it), GuardVerdict)
     if verdict is not None and verdict.action not in _ACTIONS:
         raise ValueError(f"{hook} returned the action {verdict.action!r:.80}; use one of {', '.join(_ACTIONS)}")
@@ -62,7 +62,7 @@ class OwnStopGuard:
     parts = "recover() and reset()"
 
     @staticmethod
-    def fits(guard: object) -> bool:
+    def is_applicable(guard: object) -> bool:
         """True when it answers replies without tool calls."""
         return callable(getattr(guard, "recover", None)) and callable(getattr(guard, "reset", None))
 
@@ -90,7 +90,7 @@ Kind: TypeAlias = type[OwnCallGuard] | type[OwnStopGuard]
 
 def check_guard(guard: object) -> None:
     """Raise `ConfigurationError` for what is not a guard."""
-    if isinstance(guard, type) or not (OwnCallGuard.fits(guard) or OwnStopGuard.fits(guard)):
+    if isinstance(guard, type) or not (OwnCallGuard.is_applicable(guard) or OwnStopGuard.is_applicable(guard)):
         raise ConfigurationError(
             f"guards must be objects with before and after (CallGuard), or recover() and reset() (StopGuard), "
             f"not {short_repr(guard, 100)}"
@@ -103,7 +103,7 @@ def check_guard(guard: object) -> None:
         raise ConfigurationError(f"{type(guard).__name__}.name must be a non-empty str")
 
 
-def own_guards(guards: tuple[Any, ...], home: dict[str, Any], kind: Kind, taken: frozenset[str]) -> list[Any]:
+def make_own_guards(guards: tuple[Any, ...], home: dict[str, Any], kind: Kind, taken: frozenset[str]) -> list[Any]:
     """The guards of this kind that serve one run: what `for_run(state)` makes of each, or the guard itself.
 
     `state` is a dict of the guard's own, plain JSON data that lives as long as the session. Two guards may have the
@@ -114,12 +114,12 @@ def own_guards(guards: tuple[Any, ...], home: dict[str, Any], kind: Kind, taken:
     for guard in guards:
         again = names.count(guard.name) + (guard.name in taken)
         names.append(guard.name)
-        if kind.fits(guard):
-            made.append(kind(_for_run(guard, home, f"{guard.name}:{again + 1}" if again else guard.name, kind)))
+        if kind.is_applicable(guard):
+            made.append(kind(_make_for_run(guard, home, f"{guard.name}:{again + 1}" if again else guard.name, kind)))
     return made
 
 
-def _for_run(guard: Any, home: dict[str, Any], key: str, kind: Kind) -> Any:
+def _make_for_run(guard: Any, home: dict[str, Any], key: str, kind: Kind) -> Any:
     make = getattr(guard, "for_run", None)
     if make is None:
         return guard
@@ -127,7 +127,7 @@ def _for_run(guard: Any, home: dict[str, Any], key: str, kind: Kind) -> Any:
         made = make(restore_state(home, key, {}))
     except Exception as error:
         raise ConfigurationError(f"for_run of guard {guard.name!r} failed: {describe_error(error)}") from error
-    if not kind.fits(made):
+    if not kind.is_applicable(made):
         raise ConfigurationError(
             f"for_run of guard {guard.name!r} must return a guard with {kind.parts}, not {short_repr(made, 100)}"
         )

@@ -12,7 +12,15 @@ from collections.abc import Iterable
 from typing import Any
 
 from glidepath import _wire
-from glidepath.guards.withdrawing import SHORT, digest, names, repeatable_calls, restore_state, short, take_away
+from glidepath.guards.withdrawing import (
+    SHORT,
+    digest,
+    join_tool_names,
+    repeatable_calls,
+    restore_state,
+    shorten_text,
+    take_away,
+)
 from glidepath.messages import ToolCall, ToolResultMessage, stored_arguments
 from glidepath.plurals import pluralize
 from glidepath.spi import GuardVerdict, Step
@@ -44,9 +52,9 @@ def call_signature(call: ToolCall) -> str:
     except Exception:  # what JSON cannot hold can still be told apart
         data = repr(call.arguments if call.malformed is None else call.malformed).encode("utf-8", "surrogatepass")
     if len(data) > SHORT:
-        return short(f"{call.name} {digest(data)}")
+        return shorten_text(f"{call.name} {digest(data)}")
     text = f"{call.name} {data.decode('utf-8', 'replace')}"
-    return text if len(text) <= SHORT and text.isascii() else short(text)
+    return text if len(text) <= SHORT and text.isascii() else shorten_text(text)
 
 
 def result_signature(result: ToolResultMessage) -> str:
@@ -55,7 +63,7 @@ def result_signature(result: ToolResultMessage) -> str:
     if content.__class__ is str:
         if len(content) <= SHORT and content.isascii():
             return f"!{content}" if result.is_error else content
-        text = short(content)
+        text = shorten_text(content)
     else:  # an image is a result too, although it has no text
         try:
             text = digest(_wire.canonical(content))
@@ -64,7 +72,7 @@ def result_signature(result: ToolResultMessage) -> str:
     return f"!{text}" if result.is_error else text
 
 
-def pair(call: str, outcome: str) -> str:
+def pair_signature(call: str, outcome: str) -> str:
     """A call together with its result, from their signatures."""
     return digest(f"{call}\0{outcome}".encode("utf-8", "surrogatepass"), 8)
 
@@ -72,7 +80,7 @@ def pair(call: str, outcome: str) -> str:
 def outcome_of(calls: tuple[ToolCall, ...], results: tuple[ToolResultMessage, ...]) -> str:
     """The signature of what these calls returned; equal answers once, so that ten times "ok" is "ok"."""
     ours = {call.id for call in calls}
-    return short("\n".join(sorted({result_signature(result) for result in results if result.call_id in ours})))
+    return shorten_text("\n".join(sorted({result_signature(result) for result in results if result.call_id in ours})))
 
 
 class RepetitionGuard:
@@ -173,7 +181,7 @@ class RepetitionGuard:
                 self._pairs = " ".join(_pairs_of(found, results))
         past, used = self._results, self._tool_names
         if past and past[-1] == outcome and used and self._tools[-1] == used:
-            return self._same_answer(step, outcome) or self._note(step, outcome)
+            return self._check_same_answer(step, outcome) or self._note(step, outcome)
         return self._note(step, outcome)
 
     def _read(self, step: Step) -> None:
@@ -187,7 +195,7 @@ class RepetitionGuard:
         self._counted = found = repeatable_calls(step)
         self._tool_names = _write_names({call.name for call in found if call.name in tools})
         signatures = sorted([call_signature(call) for call in found])
-        self._signature = signatures[0] if len(found) == 1 else short("\n".join(signatures))
+        self._signature = signatures[0] if len(found) == 1 else shorten_text("\n".join(signatures))
 
     def _note(self, step: Step, outcome: str) -> GuardVerdict | None:
         """Keep what was asked and what it returned; the verdict on it, if any."""
@@ -240,20 +248,20 @@ class RepetitionGuard:
                 if run % period == 0 and run // period == self._limit - 1:
                     times = self._limit
         if self._limit > 1:
-            often = self._most_often(step, outcome)
+            often = self._count_most_frequent(step, outcome)
             times = often if often >= max(_LEAST, self._limit) else times
-        return self._nudge(outcome, times) if times and not step.wound_down else None
+        return self._nudge_once(outcome, times) if times and not step.wound_down else None
 
     # --- equal pairs of call and result -------------------------------------------------------------------------
 
-    def _first(self) -> int:
+    def _find_window_start(self) -> int:
         """The first step of those in which equal pairs are counted, this one included."""
         return max(0, len(self._calls) + 1 - self._span)
 
-    def _most_often(self, step: Step, outcome: str) -> int:
+    def _count_most_frequent(self, step: Step, outcome: str) -> int:
         """How often a call of this step has had this result within the window, this time included."""
         calls, past = self._calls, self._results
-        first = self._first_that_counts(step, outcome)
+        first = self._find_first_counted_step(step, outcome)
         if not self._pairs and not any(self._parts):  # nearly always
             return 1 + sum(calls[at] == self._signature and past[at] == outcome for at in range(first, len(calls)))
         seen = Counter([one for at in range(first, len(calls)) for one in self._pairs_at(at)])
@@ -261,20 +269,20 @@ class RepetitionGuard:
 
     def _pairs_at(self, at: int) -> list[str]:
         """The pairs of call and result in a step that is kept."""
-        return self._parts[at].split() or [pair(self._calls[at], self._results[at])]
+        return self._parts[at].split() or [pair_signature(self._calls[at], self._results[at])]
 
     def _own_pairs(self, outcome: str) -> list[str]:
         """Those of this step."""
-        return self._pairs.split() or [pair(self._signature, outcome)]
+        return self._pairs.split() or [pair_signature(self._signature, outcome)]
 
-    def _first_that_counts(self, step: Step, outcome: str) -> int:
+    def _find_first_counted_step(self, step: Step, outcome: str) -> int:
         """The step from which repeats count: since then these calls had no other result, and nothing was changed.
 
         Another tool has changed something when it acts, and acknowledges other arguments alike, in a few words. What
         fails again has not been helped by that.
         """
         calls, past = self._calls, self._results
-        start, failed = self._first(), outcome.startswith("!")
+        start, failed = self._find_window_start(), outcome.startswith("!")
         for at in range(len(calls) - 1, start - 1, -1):
             if calls[at] == self._signature and past[at] != outcome:
                 return at
@@ -292,11 +300,11 @@ class RepetitionGuard:
         if all(name in step.tools and step.tools[name].read_only for name in acted):
             return False
         return any(
-            tools[other] == tools[at] and calls[other] != calls[at] and _alike(past[other], answer)
+            tools[other] == tools[at] and calls[other] != calls[at] and _are_alike(past[other], answer)
             for other in range(max(0, len(calls) - self._span), len(calls))
         )
 
-    def _nudge(self, outcome: str, times: int) -> GuardVerdict | None:
+    def _nudge_once(self, outcome: str, times: int) -> GuardVerdict | None:
         """Tell the model, once for each circle: not again while the last four steps are part of what it was told."""
         first = max(0, len(self._calls) - self._span)
         window = [self._pairs_at(at) for at in range(first, len(self._calls))]
@@ -311,7 +319,7 @@ class RepetitionGuard:
         again = [used for used, pairs in zip(tools, window, strict=True) if any(seen[one] > 1 for one in pairs)]
         # How many steps the circle has, when the last ones, this one included, are at least two laps of one.
         lap = next((period for period in PERIODS if self._closes_lap(period, outcome)), None)
-        return self._say("repetition", frozenset(_read_names(self._tool_names)).union(*again), times, lap)
+        return self._make_nudge("repetition", frozenset(_read_names(self._tool_names)).union(*again), times, lap)
 
     def _closes_lap(self, period: int, outcome: str) -> bool:
         """Whether this step, with those before it, is the second lap of a circle of this many steps."""
@@ -322,7 +330,7 @@ class RepetitionGuard:
 
     # --- the same answer, whatever is asked ---------------------------------------------------------------------
 
-    def _same_answer(self, step: Step, outcome: str) -> GuardVerdict | None:
+    def _check_same_answer(self, step: Step, outcome: str) -> GuardVerdict | None:
         """These tools answered as they did in the step before. For tools that only read this may be a circle."""
         if outcome.startswith("!"):
             return None
@@ -338,26 +346,26 @@ class RepetitionGuard:
                 _log.info(
                     "%s gave the same answer %d times in a row. That is fine for a tool that acts; if it only reads, "
                     "mark it read_only=True and the repetition guard will notice.",
-                    names(tools),
+                    join_tool_names(tools),
                     times,
                 )
             return None
         if times >= max(2, withdraw_at - 1 if step.wound_down else withdraw_at):
-            reason = f"{names(tools)} gave the same answer {times} times in a row"
+            reason = f"{join_tool_names(tools)} gave the same answer {times} times in a row"
             self._note(step, outcome)
             return take_away(step, frozenset(tools), reason, self.name, self._texts)
         if times == withdraw_at - 2 and not step.wound_down:
-            return self._note(step, outcome) or self._say("same_answer", frozenset(tools), times)
+            return self._note(step, outcome) or self._make_nudge("same_answer", frozenset(tools), times)
         return None
 
-    def _say(self, text: str, tools: frozenset[str], times: int, period: int | None = None) -> GuardVerdict:
+    def _make_nudge(self, text: str, tools: frozenset[str], times: int, period: int | None = None) -> GuardVerdict:
         """A nudge in these words."""
         what = "was repeated without a new result" if text == "repetition" else "gave the same answer"
         return GuardVerdict(
             action="nudge",
-            reason=f"{names(tools)} {what} {pluralize(times, 'time')}",
+            reason=f"{join_tool_names(tools)} {what} {pluralize(times, 'time')}",
             tools=tools,
-            notice=self._texts.fill(text, tools=names(tools), times=times),
+            notice=self._texts.fill(text, tools=join_tool_names(tools), times=times),
             notice_reason=self.name,
             period=period,
         )
@@ -372,7 +380,7 @@ def _read_names(tools: str) -> list[str]:
     return tools.split("\n") if tools else []
 
 
-def _alike(one: str, other: str) -> bool:
+def _are_alike(one: str, other: str) -> bool:
     """Whether two brief answers say the same about different things: "ok" and "ok", "wrote a.py" and "wrote b.py"."""
     return one == other or (len(one) <= _BRIEF and _first_word(one) == _first_word(other) != "")
 
@@ -403,7 +411,7 @@ def _pairs_of(calls: tuple[ToolCall, ...], results: tuple[ToolResultMessage, ...
     asked = {call.id: call for call in calls}
     return sorted(
         {
-            pair(call_signature(asked[result.call_id]), result_signature(result))
+            pair_signature(call_signature(asked[result.call_id]), result_signature(result))
             for result in results
             if result.call_id in asked
         }

@@ -31,7 +31,7 @@ class _StopGuard:
 
     new_run = reset
 
-    def _empty(self, stop: Stop) -> bool:
+    def _is_empty(self, stop: Stop) -> bool:
         """True for a whole answer that shows nothing; one that shows something is counted from the beginning."""
         if stop.truncated:
             return False
@@ -57,7 +57,7 @@ class TruncationGuard(_StopGuard):
 
     def recover(self, stop: Stop) -> Recovery | None:
         """Continue where the answer stopped."""
-        if self._empty(stop) or not stop.truncated:
+        if self._is_empty(stop) or not stop.truncated:
             return None
         if stop.can_continue and self._use():
             return Recovery(reason=self.name, message=self._texts.fill("continuation"))
@@ -72,7 +72,7 @@ class PrematureEndGuard(_StopGuard):
 
     def recover(self, stop: Stop) -> Recovery | None:
         """Ask the model about the error."""
-        if self._empty(stop) and stop.recent_error and self._use():
+        if self._is_empty(stop) and stop.recent_error and self._use():
             return Recovery(reason=self.name, message=self._texts.fill("premature_end"))
         return None
 
@@ -86,7 +86,7 @@ class EmptyAnswerGuard(_StopGuard):
 
     def recover(self, stop: Stop) -> Recovery | None:
         """Ask for a text; when that was asked already, the run fails."""
-        if not self._empty(stop):
+        if not self._is_empty(stop):
             return None
         if self._use():
             return Recovery(reason=self.name, message=self._texts.fill("empty_answer"))

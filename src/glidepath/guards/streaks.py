@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from glidepath.guards.withdrawing import repeatable_calls, restore_state, short, take_away
+from glidepath.guards.withdrawing import repeatable_calls, restore_state, shorten_text, take_away
 from glidepath.messages import ToolResultMessage
 from glidepath.outcome import ResultKind
 from glidepath.plurals import pluralize
@@ -60,16 +60,16 @@ class ErrorStreakGuard:
         for result in results:
             if result.kind not in _NEITHER:
                 known = result.kind != "unknown_tool" and result.tool_name in step.tools
-                failed.setdefault(result.tool_name if known else "", []).append(_error(step, result))
+                failed.setdefault(result.tool_name if known else "", []).append(_identify_error(step, result))
         if not failed:
             return None
         if self.streaks is _NO_STREAKS:
             self.streaks, self._row = {}, [*_NO_ROW]
         self._state["streaks"], self._state["row"] = self.streaks, self._row
         self._row[0] += 1
-        return self._judge(step, {tool: self._lengthen(tool, errors) for tool, errors in failed.items()})
+        return self._judge(step, {tool: self._extend_streak(tool, errors) for tool, errors in failed.items()})
 
-    def _lengthen(self, tool: str, errors: list[tuple[str, str]]) -> int:
+    def _extend_streak(self, tool: str, errors: list[tuple[str, str]]) -> int:
         """One step more of the tool's streak, or the first of another."""
         streak = self.streaks.get(tool)
         if streak is None or streak[0] not in [text for text, _ in errors]:
@@ -82,11 +82,11 @@ class ErrorStreakGuard:
         limit = self._limit - 1 if step.wound_down and self._limit > 1 else self._limit
         if spent := {tool: count for tool, count in counts.items() if count >= limit}:
             tools = frozenset() if "" in spent else frozenset(spent)  # an unknown name decides: nothing to withdraw
-            return take_away(step, tools, self._story(spent), self.name, self._texts)
+            return take_away(step, tools, self._describe_streaks(spent), self.name, self._texts)
         if step.wound_down or self._limit == 1:
             return None
         if nudged := {tool: count for tool, count in counts.items() if count == self._nudge_at}:
-            reason = self._story(nudged)
+            reason = self._describe_streaks(nudged)
             notice = self._texts.fill("error_streak", reason=reason)
         elif self._row[0] == self._limit and not self._row[1]:
             reason = f"{pluralize(self._limit, 'step')} in a row produced only errors"
@@ -96,7 +96,7 @@ class ErrorStreakGuard:
         self._row[1] += 1
         return GuardVerdict(action="nudge", reason=reason, notice=notice, notice_reason=self.name)
 
-    def _story(self, counts: dict[str, int]) -> str:
+    def _describe_streaks(self, counts: dict[str, int]) -> str:
         return "; ".join(
             f"{tool or 'a tool that does not exist'} failed {pluralize(count, 'time')} in a row "
             f"with {self.streaks[tool][2]}"
@@ -104,7 +104,7 @@ class ErrorStreakGuard:
         )
 
 
-def _error(step: Step, result: ToolResultMessage) -> tuple[str, str]:
+def _identify_error(step: Step, result: ToolResultMessage) -> tuple[str, str]:
     """What makes an error the same error, and what to call it. Unreadable JSON is one error wherever it breaks off."""
     kind = result.kind or "error"
     if kind == ResultKind.UNKNOWN_TOOL:
@@ -113,7 +113,7 @@ def _error(step: Step, result: ToolResultMessage) -> tuple[str, str]:
         for call in step.calls:
             if call.id == result.call_id and call.malformed is not None:
                 return "malformed", kind
-    return short(" ".join(result.text.split())) or kind, short(kind)
+    return shorten_text(" ".join(result.text.split())) or kind, shorten_text(kind)
 
 
 class ReadOnlyGuard:

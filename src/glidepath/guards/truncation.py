@@ -11,7 +11,7 @@ _LEAST_OVERLAP = 16
 _MOST_OVERLAP = 2000
 
 
-def _positive(field: str, value: object, least: int = 1) -> None:
+def _check_positive(field: str, value: object, least: int = 1) -> None:
     if isinstance(value, bool) or not isinstance(value, int) or value < least:
         raise ConfigurationError(f"{field} must be a whole number of at least {least}, not {value!r}")
 
@@ -37,7 +37,7 @@ class TokenScaling(Value, frozen=True):
     @classmethod
     def Linear(cls, step: int) -> TokenScaling:  # noqa: N802
         """`step` more than the cap before."""
-        _positive("TokenScaling.Linear(step)", step, least=0)
+        _check_positive("TokenScaling.Linear(step)", step, least=0)
         return cls("linear", step=step)
 
     @classmethod
@@ -48,7 +48,7 @@ class TokenScaling(Value, frozen=True):
                 f"TokenScaling.Fixed(caps) must be a non-empty list of whole numbers, not {caps!r}"
             )
         for cap in caps:
-            _positive("TokenScaling.Fixed(caps)", cap)
+            _check_positive("TokenScaling.Fixed(caps)", cap)
         return cls("fixed", caps=tuple(caps))
 
     def after(self, cap: int, attempt: int) -> int | None:
@@ -71,11 +71,11 @@ class MaxTokensRecovery(Value, frozen=True, kw_only=True):
     ceiling: int | None = None
 
     def __post_init__(self) -> None:
-        _positive("MaxTokensRecovery.max_attempts", self.max_attempts)
+        _check_positive("MaxTokensRecovery.max_attempts", self.max_attempts)
         if not isinstance(self.scaling, TokenScaling):
             raise ConfigurationError(f"MaxTokensRecovery.scaling must be a TokenScaling, not {self.scaling!r}")
         if self.ceiling is not None:
-            _positive("MaxTokensRecovery.ceiling", self.ceiling)
+            _check_positive("MaxTokensRecovery.ceiling", self.ceiling)
 
     @classmethod
     def doubling(cls) -> MaxTokensRecovery:
@@ -90,15 +90,15 @@ class MaxTokensRecovery(Value, frozen=True, kw_only=True):
         return cap if cap is not None and cap > prev_cap else None
 
 
-def stitch(parts: Sequence[str]) -> str:
+def join_parts(parts: Sequence[str]) -> str:
     """The parts of a continued answer as one text; what a part repeats of the end before it is left out."""
     text = ""
     for part in parts:
-        text += part[_overlap(text, part) :] if text else part
+        text += part[_count_overlap(text, part) :] if text else part
     return text
 
 
-def _overlap(before: str, after: str) -> int:
+def _count_overlap(before: str, after: str) -> int:
     """How many characters at the beginning of `after` repeat the end of `before`; 0 when too few to be sure."""
     tail = before[-_MOST_OVERLAP:]
     if len(after) < _LEAST_OVERLAP or len(tail) < _LEAST_OVERLAP:

@@ -39,13 +39,13 @@ class GracefulTurnLimit:
                 raise ConfigurationError(f"{field} must be callable, not {provider!r}")
         self.max_iterations = max_iterations
         self.enabled = grace != 0
-        self._grace = self._in_range(max(1, min(5, max_iterations // 4)) if grace is None else grace)
+        self._grace = self._clamp_grace(max(1, min(5, max_iterations // 4)) if grace is None else grace)
         self._message_provider = message_provider
         self._grace_provider = grace_provider
         self._soft = max_iterations - self._grace if max_iterations > 1 and self.enabled else max_iterations
         self.grace_error: BaseException | None = None
 
-    def _in_range(self, grace: int) -> int:
+    def _clamp_grace(self, grace: int) -> int:
         return max(1, min(grace, self.max_iterations - 1))
 
     def soft_limit(self) -> int:
@@ -62,7 +62,7 @@ class GracefulTurnLimit:
                 raise
             self.grace_error = error
             return self._soft
-        return self.max_iterations - self._in_range(grace) if self.max_iterations > 1 else self.max_iterations
+        return self.max_iterations - self._clamp_grace(grace) if self.max_iterations > 1 else self.max_iterations
 
     def earliest(self) -> int:
         """No notice is due before this number of turns."""

@@ -21,7 +21,7 @@ def digest(data: bytes, size: int = 16) -> str:
     return blake2b(data, digest_size=size).hexdigest()
 
 
-def short(text: str) -> str:
+def shorten_text(text: str) -> str:
     """The text itself, or its hash when it is long or a store might not be able to write it.
 
     The callers that every step passes through look first, to save the call.
@@ -37,7 +37,7 @@ def repeatable_calls(step: Step) -> tuple[ToolCall, ...]:
     return tuple([call for call in step.calls if (tool := tools.get(call.name)) is None or not tool.polling])
 
 
-def names(tools: Iterable[str]) -> str:
+def join_tool_names(tools: Iterable[str]) -> str:
     """The tools, for a sentence."""
     return ", ".join(sorted(tools)) or "a tool that does not exist"
 
@@ -56,7 +56,7 @@ def take_away(
     """Withdraw these tools; land when there is nothing left to withdraw."""
     if tools <= step.withdrawn:
         return GuardVerdict(action="land", reason=reason, tools=tools, period=period)
-    notice = texts.fill("withdrawn", tools=names(tools), reason=reason)
+    notice = texts.fill("withdrawn", tools=join_tool_names(tools), reason=reason)
     return GuardVerdict(
         action="withdraw", reason=reason, tools=tools, notice=notice, notice_reason=guard, period=period
     )

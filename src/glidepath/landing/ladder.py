@@ -12,7 +12,7 @@ from glidepath.events import LandingStarted
 from glidepath.execute import answer_open_calls
 from glidepath.judge import record_verdict
 from glidepath.landing.reserve import book_landing, is_within_limits
-from glidepath.messages import ToolResultMessage, visible
+from glidepath.messages import ToolResultMessage, is_visible
 from glidepath.outcome import AgentState, LoopOutcome, ResultKind
 from glidepath.plurals import pluralize
 from glidepath.run import Ending, Signal, Touchdown, Verdict
@@ -46,9 +46,9 @@ async def land(run: Run, verdict: Verdict) -> Ending:
             answered = await _landing_call(run, verdict)
         except Touchdown as touchdown:  # cancelled, or out of time, while landing
             answered = False
-            if _overrules(run, touchdown.verdict):
+            if _is_overruling(run, touchdown.verdict):
                 verdict = touchdown.verdict
-            if verdict is touchdown.verdict or run.past_deadline():  # not only out of the time for the landing
+            if verdict is touchdown.verdict or run.is_past_deadline():  # not only out of the time for the landing
                 record_verdict(run, touchdown.verdict)
         if answered:
             with suppress(OutputError):  # an answer in another format does not count; its text is kept
@@ -58,7 +58,7 @@ async def land(run: Run, verdict: Verdict) -> Ending:
                     state=verdict.state, outcome=wrapped, cause=verdict.cause, text=run.answer.text, output=output
                 )
     # No answer was written: the best text so far is worth more than none, and `partial` says what it is.
-    text = run.answer.text or summary(run)
+    text = run.answer.text or summarize_work(run)
     return Ending(state=verdict.state, outcome=verdict.cut, cause=verdict.cause, text=text, partial=True)
 
 
@@ -70,21 +70,21 @@ def _as_before(run: Run, before: Any) -> Ending:
             output = fit_output(run)
         except OutputError:
             outcome, partial = LoopOutcome.CUT_OFF, True
-    text = run.answer.text or summary(run)
+    text = run.answer.text or summarize_work(run)
     return Ending(state=before.state, outcome=outcome, cause=before.cause, text=text, partial=partial, output=output)
 
 
 async def _give_way(run: Run, verdict: Verdict) -> Verdict:
     """Yield once. If a cancel or the deadline arrives meanwhile, there is no landing call."""
-    await run.watch.let_others_hear()
+    await run.watch.yield_to_others()
     interrupt: Any = run.watch.interrupt
     if not verdict.gentle or interrupt.signal is Signal.WINDOW:
         return verdict
     now = run.make_interrupt().verdict
-    return now if _overrules(run, now) else replace(verdict, gentle=False)
+    return now if _is_overruling(run, now) else replace(verdict, gentle=False)
 
 
-def _overrules(run: Run, verdict: Verdict) -> bool:
+def _is_overruling(run: Run, verdict: Verdict) -> bool:
     """Whether what stops the landing is what ends the run: a cancel or an emergency, but not the end of its time."""
     interrupt = run.watch.interrupt
     emergency = interrupt is not None and interrupt.signal is Signal.EMERGENCY
@@ -98,7 +98,7 @@ async def _landing_call(run: Run, verdict: Verdict) -> bool:
     if run.descent.notice is None:
         run.descent.give_notice(verdict.cause)
     run.admit()
-    run.tell("wind_down", verdict.cause.source, run.plan.landing_notice)
+    run.tell_model("wind_down", verdict.cause.source, run.plan.landing_notice)
     run.descent.call_landing()
     try:
         reply = await ask(run, landing=book_landing)
@@ -109,7 +109,7 @@ async def _landing_call(run: Run, verdict: Verdict) -> bool:
     run.spend.mark(run.watch.time(), run.meter)
     run.add(reply.message)
     answer_open_calls(run, ResultKind.WITHDRAWN, explain_not_executed(run, "no more tools can be called"))
-    answered = visible(reply.text) and not reply.truncated and not reply.calls  # a tool call is not an answer
+    answered = is_visible(reply.text) and not reply.truncated and not reply.calls  # a tool call is not an answer
     if not reply.truncated or len(reply.text) > len(run.answer.text):
         run.answer.keep_text(reply.text)
     return answered
@@ -145,7 +145,7 @@ def explain_not_executed(run: Run, reason: str) -> str:
     return run.plan.config.texts.fill("not_executed", reason=reason)
 
 
-def summary(run: Run) -> str:
+def summarize_work(run: Run) -> str:
     """What ran and what it last returned, told without a model."""
     turns = pluralize(run.turn.iterations, "model turn")
     calls = pluralize(run.turn.tool_calls, "tool call")

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from glidepath._wire import replace
-from glidepath.context.groups import Selection, has_calls, marker, marker_size, select, view
+from glidepath.context.groups import Selection, has_calls, make_marker, make_view, marker_size, select
 from glidepath.context.measure import Estimate, char_estimate, guard_estimate, message_size
-from glidepath.context.trimming import text_with_placeholders, trim_message, trim_text, with_text
+from glidepath.context.trimming import replace_text, text_with_placeholders, trim_message, trim_text
 from glidepath.messages import Message, ToolResultMessage, UserMessage, origins_of
 from glidepath.spi import Shaped
 
@@ -34,8 +34,8 @@ def landing_view(
     estimate = guard_estimate(estimate)
     mark = marker_size(estimate)
     chosen = select(messages, sizes, budget, pinned, mark)
-    shaped = view(messages, sizes, budget, chosen, mark)
-    return shaped if shaped.tokens <= budget else _Squeeze(messages, sizes, estimate).view(chosen, budget, mark)
+    shaped = make_view(messages, sizes, budget, chosen, mark)
+    return shaped if shaped.tokens <= budget else _Squeeze(messages, sizes, estimate).make_view(chosen, budget, mark)
 
 
 class _Squeeze:
@@ -47,7 +47,7 @@ class _Squeeze:
         self._estimate = estimate
         self._parts: dict[int, tuple[Message, int]] = {}
 
-    def view(self, chosen: Selection, budget: int, mark: int) -> Shaped:
+    def make_view(self, chosen: Selection, budget: int, mark: int) -> Shaped:
         need = self._total(chosen.kept)
         if self._total(chosen.pinned) > budget:
             self._fit(chosen.pinned, budget - min(budget // _TASK_LEAVES, need))
@@ -55,7 +55,7 @@ class _Squeeze:
             self._keep(chosen.pinned)
         room = budget - sum([size for _, size in self._parts.values()])
         marked = chosen.left_out > 0 and mark * _MARK_SHARE <= room
-        told = self._newest(chosen.kept, room - mark if marked else room)
+        told = self._fit_newest_group(chosen.kept, room - mark if marked else room)
 
         order = sorted(self._parts)
         shaped = Shaped(
@@ -65,26 +65,26 @@ class _Squeeze:
         )
         if marked:
             place = sum([i < chosen.cut for i in order])
-            shaped.messages.insert(place, marker(chosen.left_out))
+            shaped.messages.insert(place, make_marker(chosen.left_out))
             shaped.sizes.insert(place, mark)
         return shaped
 
-    def _newest(self, kept: list[int], room: int) -> int:
+    def _fit_newest_group(self, kept: list[int], room: int) -> int:
         """Fit the newest group; returns how many messages live on inside another one."""
-        said = [i for i in kept if not self._in_batch(i)]
-        batch = [i for i in kept if self._in_batch(i)]
-        short = sum([self._least(i) for i in said]) - room
+        said = [i for i in kept if not self._is_in_batch(i)]
+        batch = [i for i in kept if self._is_in_batch(i)]
+        short = sum([self._least_size_of(i) for i in said]) - room
         while said and short > 0:
-            short -= self._least(said.pop(0))
+            short -= self._least_size_of(said.pop(0))
         room -= self._fit(said, room)
         if not batch:
             return 0
         call, *results = batch
-        if self._sizes[call] + sum([self._least(i) for i in results]) <= room:
+        if self._sizes[call] + sum([self._least_size_of(i) for i in results]) <= room:
             self._keep([call])
             self._fit(results, room - self._sizes[call])
             return 0
-        digest = _digest(self._messages[call], [self._messages[i] for i in results], room, self._estimate)
+        digest = _digest_batch(self._messages[call], [self._messages[i] for i in results], room, self._estimate)
         if digest is None:
             return 0
         self._parts[call] = (digest, message_size(digest, self._estimate))
@@ -92,7 +92,7 @@ class _Squeeze:
 
     def _fit(self, indices: list[int], room: int) -> int:
         """Give each message its least and an even share of the rest; returns what they take together."""
-        least = {i: self._least(i) for i in indices}
+        least = {i: self._least_size_of(i) for i in indices}
         spare = max(room - sum(least.values()), 0)
         taken = 0
         for rank, i in enumerate(sorted(indices, key=lambda i: self._sizes[i] - least[i])):
@@ -112,17 +112,17 @@ class _Squeeze:
     def _total(self, indices: list[int]) -> int:
         return sum([self._sizes[i] for i in indices])
 
-    def _least(self, index: int) -> int:
+    def _least_size_of(self, index: int) -> int:
         """The smallest size to which this message is trimmed."""
-        bare = message_size(with_text(self._messages[index], ""), self._estimate)
+        bare = message_size(replace_text(self._messages[index], ""), self._estimate)
         return min(self._sizes[index], bare + _LEAST_TEXT)
 
-    def _in_batch(self, index: int) -> bool:
+    def _is_in_batch(self, index: int) -> bool:
         message = self._messages[index]
         return type(message) is ToolResultMessage or has_calls(message)
 
 
-def _digest(call: Message, results: Sequence[Message], room: int, estimate: Estimate) -> UserMessage | None:
+def _digest_batch(call: Message, results: Sequence[Message], room: int, estimate: Estimate) -> UserMessage | None:
     """What a batch of calls returned, as plain text in `room` tokens; None when that would say nothing."""
     bare = UserMessage("", internal=True, reason="flattened")
     room -= message_size(bare, estimate)

@@ -26,7 +26,7 @@ def wind_down(run: Run) -> None:
         raise Touchdown(run.descent.final_turn)
     plan = run.plan
     try:
-        soft = _soft_limit(run)
+        soft = _find_reached_soft_limit(run)
     except KeyboardInterrupt:  # in the function that gives the grace
         raise run.make_manual_interrupt() from None
     if soft is not None:
@@ -35,21 +35,21 @@ def wind_down(run: Run) -> None:
             raise Touchdown(verdict)
         if run.descent.notice is None:
             run.descent.give_notice(verdict.cause)
-            run.transcript.tell_later("wind_down", verdict.cause.source, _words(run, verdict.cause.source))
+            run.transcript.queue_notice("wind_down", verdict.cause.source, _write_notice(run, verdict.cause.source))
         if single:
-            run.descent.last_turn(verdict)
+            run.descent.mark_last_turn(verdict)
     if run.descent.notice is not None and plan.config.landing == "withdraw":
         turns = run.meter.room_turns()
         run.descent.withdraw_work(run.descent.final_turn is not None or turns == 1)
 
 
-def _soft_limit(run: Run) -> tuple[Verdict, bool] | None:
+def _find_reached_soft_limit(run: Run) -> tuple[Verdict, bool] | None:
     """The soft limit that is reached, and whether it leaves a single turn."""
     plan, meter = run.plan, run.meter
     if run.descent.wind_down is not None:
         return Verdict(state=AgentState.CANCELLED, cause=run.descent.wind_down), True
     if run.watch.time() >= run.descent.soft_at:
-        return _soft(
+        return _make_soft_verdict(
             AgentState.TIMED_OUT, "TimeoutConstraint", "time is nearly up", elapsed=round(run.elapsed(), 3)
         ), True
     if meter.near_budget():
@@ -61,17 +61,21 @@ def _soft_limit(run: Run) -> tuple[Verdict, bool] | None:
         elsewhere = meter.tree.source
         name = None if elsewhere is None else elsewhere.nearly_empty()
         what = "the budget" if name is None else name
-        return _soft(AgentState.BUDGET_EXCEEDED, name or source, f"{what} is nearly used up", left=str(short)), True
+        return _make_soft_verdict(
+            AgentState.BUDGET_EXCEEDED, name or source, f"{what} is nearly used up", left=str(short)
+        ), True
     if plan.soft_limit is not None and run.descent.notice is None and meter.turns >= plan.soft_limit.soft_limit():
-        return _soft(AgentState.MAX_STEPS, "GracefulTurnLimit", "the turn limit is near", turns=meter.turns), False
+        return _make_soft_verdict(
+            AgentState.MAX_STEPS, "GracefulTurnLimit", "the turn limit is near", turns=meter.turns
+        ), False
     return None
 
 
-def _soft(state: AgentState, source: str, reason: str, **metrics: object) -> Verdict:
+def _make_soft_verdict(state: AgentState, source: str, reason: str, **metrics: object) -> Verdict:
     return Verdict(state=state, cause=StopCause(source=source, action="wind_down", reason=reason, metrics=metrics))
 
 
-def _words(run: Run, source: str) -> str:
+def _write_notice(run: Run, source: str) -> str:
     texts = run.plan.config.texts
     limit = "budget" if source.startswith("wallet ") else _SPENT.get(source)
     default = texts.fill("finish_up") if limit is None else texts.fill("wind_down", limit=limit)

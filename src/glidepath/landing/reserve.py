@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from glidepath.ask.booking import MARGIN, Booking, amount, least_output, make_booking, source
+from glidepath.ask.booking import MARGIN, Booking, collect_view_source, least_output, make_booking, worst_case_amount
 from glidepath.ask.media import media_in, media_reserve
-from glidepath.ask.pictures import tell_pictures
-from glidepath.ask.view import own_items
+from glidepath.ask.pictures import replace_pictures_with_text
+from glidepath.ask.view import drop_foreign_reasoning
 from glidepath.landing.landing_view import landing_view
 from glidepath.ledger import Amount, Meter, Reservation
 from glidepath.run.prefix import broke_prefix
-from glidepath.run.unseen import sendable
+from glidepath.run.unseen import drop_unsendable
 
 if TYPE_CHECKING:
     from glidepath.errors import ModelError
@@ -49,7 +49,7 @@ def landing_reserve(plan: Plan, messages: Sequence[Message], meter: Meter) -> Am
     return Amount(tokens, money)
 
 
-def least_landing(plan: Plan, reserve: Amount) -> Amount:
+def smallest_landing_reserve(plan: Plan, reserve: Amount) -> Amount:
     """The smallest reserve for a run that could not start beside a larger one: the notice, and a few sentences."""
     tokens = plan.landing_fixed_tokens + LEAST_LANDING
     # Half of it for the notice, which is input, and half for what is written.
@@ -66,10 +66,10 @@ def cap_reserve(reserve: Amount, meter: Meter) -> Amount:
     return Amount(max(0, tokens), max(0, money))
 
 
-def enough_to_land(plan: Plan, reserve: Amount, meter: Meter) -> bool:
+def is_enough_to_land(plan: Plan, reserve: Amount, meter: Meter) -> bool:
     """Whether a landing call from this reserve could say anything."""
     caps = meter.caps
-    return _says_something(
+    return _is_worth_a_call(
         plan, None if caps.tokens is None else reserve.tokens, None if caps.money is None else reserve.money
     )
 
@@ -93,14 +93,14 @@ def is_within_limits(plan: Plan, meter: Meter, unexplained: Amount | None) -> bo
     `unexplained`: what the last call cost, when its provider bills what we do not see. The landing may cost as much.
     """
     tokens, money = meter.unspent()
-    if not _says_something(plan, tokens, money):
+    if not _is_worth_a_call(plan, tokens, money):
         return False
     if unexplained is None:
         return True
     return (tokens is None or unexplained.tokens <= tokens) and (money is None or unexplained.money <= money)
 
 
-def _says_something(plan: Plan, tokens: int | None, money: int | None) -> bool:
+def _is_worth_a_call(plan: Plan, tokens: int | None, money: int | None) -> bool:
     """Whether a landing call within these amounts is worth making; None: there is no limit."""
     least, price = plan.landing_fixed_tokens + LEAST_LANDING, plan.price
     if tokens is not None and tokens < least:
@@ -122,7 +122,7 @@ def _landing_again(run: Run, failed: ModelError) -> Reservation:
     """The reservation of another attempt at the landing call: what the first has left of the reserve."""
     meter, reserve, got = run.meter, run.spend.landing_reserve, None
     tokens, money = meter.room_for(None, now=True)
-    if _says_something(run.plan, tokens, money):
+    if _is_worth_a_call(run.plan, tokens, money):
         asked = reserve.tokens if tokens is None else min(reserve.tokens, tokens)
         got = meter.reserve(asked, reserve.money if money is None else min(reserve.money, money), turns=0, queued=True)
     if type(got) is not Reservation:
@@ -130,7 +130,7 @@ def _landing_again(run: Run, failed: ModelError) -> Reservation:
     return got
 
 
-def _whole_view(run: Run, reservation: Reservation, input_tokens: int, want: int) -> int:
+def _output_with_whole_view(run: Run, reservation: Reservation, input_tokens: int, want: int) -> int:
     """Output tokens of a landing call that keeps the whole view, and so its prefix; 0 when that cannot be paid.
 
     The reply is worth more than the cache: it gets `landing_tokens` at least, or the view is compacted.
@@ -144,7 +144,7 @@ def _whole_view(run: Run, reservation: Reservation, input_tokens: int, want: int
         output = min(output, left // price.output if price.output else output if left >= 0 else 0)
     if output < min(want, max(least_output(run), plan.config.limits.landing_tokens)):
         return 0
-    asked = amount(run, input_tokens, output)
+    asked = worst_case_amount(run, input_tokens, output)
     more = max(0, asked.tokens - reservation.tokens), max(0, asked.money - reservation.money)
     return output if reservation.extend(*more) else 0
 
@@ -165,7 +165,7 @@ def book_landing(run: Run, cap: int | None, failed: ModelError | None) -> tuple[
     want = plan.first_output_tokens if cap is None else cap
     input_tokens = run.transcript.input_tokens()
     # The whole view first: its prefix is in the provider's cache, and the model has seen all of it.
-    output = _whole_view(run, reservation, input_tokens, want)
+    output = _output_with_whole_view(run, reservation, input_tokens, want)
     if output:
         cap = cap if output == want else max(1, int(output / MARGIN))
         return make_booking(run, reservation, input_tokens, output, cap), run.transcript.view
@@ -173,13 +173,13 @@ def book_landing(run: Run, cap: int | None, failed: ModelError | None) -> tuple[
     price: Any = plan.price
     paid = price is not None and any(node.caps.money is not None for node in meter.lineage)
     paid = paid and price.worst_input + price.output > 0
-    messages, sizes, pinned = source(run)
+    messages, sizes, pinned = collect_view_source(run)
     money = reservation.money
     if paid and price.prices_media and run.transcript.picture_bytes:
         dear = price.reserve_media(media_in([messages[at] for at in pinned]))
         kept = pinned if money - dear >= _least_money(plan, price) else ()
         # Only the task keeps its sound and pictures, and only where they can be paid: they cost more than text.
-        told = [one if at in kept else tell_pictures(one) for at, one in enumerate(messages)]
+        told = [one if at in kept else replace_pictures_with_text(one) for at, one in enumerate(messages)]
         sizes = [
             size if one is was else plan.size_of(one) for one, was, size in zip(told, messages, sizes, strict=True)
         ]
@@ -202,4 +202,6 @@ def book_landing(run: Run, cap: int | None, failed: ModelError | None) -> tuple[
     booking.estimate = input_tokens
     booking.bare = bare and bool(plan.specs)
     broke_prefix(run, "the landing was compacted" + (", without the tool definitions" if booking.bare else ""))
-    return booking, sendable(own_items(shaped.messages, plan) if run.transcript.mixed else shaped.messages)
+    return booking, drop_unsendable(
+        drop_foreign_reasoning(shaped.messages, plan) if run.transcript.mixed else shaped.messages
+    )

@@ -64,7 +64,7 @@ def check_login_address(link: ServerLink, address: str) -> None:
     if _origin(address) == _origin(server):
         return
     parts = urlsplit(address)
-    near, its = _nearness(parts.hostname or ""), _nearness(urlsplit(server).hostname or "")
+    near, its = _classify_reach(parts.hostname or ""), _classify_reach(urlsplit(server).hostname or "")
     if parts.scheme != "https" and not (parts.scheme == "http" and near == its == "loopback"):
         why = "it is not https"
     elif near not in ("public", its):
@@ -83,7 +83,7 @@ def _origin(address: str) -> tuple[str, str, int | None]:
     return parts.scheme, parts.hostname or "", port or {"http": 80, "https": 443}.get(parts.scheme)
 
 
-def _nearness(host: str) -> str:
+def _classify_reach(host: str) -> str:
     """How far an address reaches: `loopback`, `private` or `public`. Names are not resolved."""
     plain = host.strip("[]").rstrip(".").lower()
     if plain == "localhost" or plain.endswith(".localhost"):

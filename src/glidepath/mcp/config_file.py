@@ -11,7 +11,7 @@ from typing import Any
 from glidepath import _wire
 from glidepath.errors import ConfigurationError, short_repr
 from glidepath.mcp.mcp_server import LONGEST_NAME, McpServer, Sampling
-from glidepath.tools.advice import closest
+from glidepath.tools.advice import find_closest
 
 _VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
 _TEXTS = ("command", "url", "cwd", "mode", "pins", "auth")
@@ -74,7 +74,7 @@ def _server(
     for key in list(given):
         if key not in _KEYS:
             if strict:
-                meant = closest(key, _KEYS)
+                meant = find_closest(key, _KEYS)
                 hint = f"; did you mean {meant!r}?" if meant else f"; there are {', '.join(_KEYS)}"
                 raise ConfigurationError(f"{where}: there is no key {key!r:.80}{hint}")
             del given[key]

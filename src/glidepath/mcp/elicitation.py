@@ -53,8 +53,8 @@ def question_of(params: Any) -> Question | str:
         if not url.startswith(("https://", "http://")):
             return "it asks a person to open an address that is not a web page"
         return Question(message=message, form={"type": "object", "properties": {}}, url=url)
-    asked = "its message" if _asks(message) and _takes_text(params.requested_schema) else None
-    if (field := asks_for_secret(params.requested_schema) or asked) is not None:
+    asked = "its message" if _is_asking_for_secret(message) and _takes_text(params.requested_schema) else None
+    if (field := find_secret_field(params.requested_schema) or asked) is not None:
         return f"its form asks for a secret ({field}); a server must use URL mode for that"
     form, wrong = make_legal_schema(params.requested_schema)
     if wrong is not None:
@@ -64,18 +64,18 @@ def question_of(params: Any) -> Question | str:
     return Question(message=message, form=form)
 
 
-def asks_for_secret(schema: Mapping[str, Any]) -> str | None:
+def find_secret_field(schema: Mapping[str, Any]) -> str | None:
     """The first field of a form, or of a form inside it, that asks for a secret; None when there is none."""
     properties = schema.get("properties")
     for name, shown in properties.items() if isinstance(properties, Mapping) else ():
         said = [_CAMEL.sub(" ", str(name))]
         if isinstance(shown, Mapping):
-            if (inner := asks_for_secret(shown)) is not None:
+            if (inner := find_secret_field(shown)) is not None:
                 return inner
             if shown.get("format") == "password" or shown.get("writeOnly") is True:
                 return clean_text(str(name), 60)
             said.append(str(shown.get("title", "")))
-            if _asks(clean_text(str(shown.get("description", "")), 500)):
+            if _is_asking_for_secret(clean_text(str(shown.get("description", "")), 500)):
                 return clean_text(str(name), 60)
         if any(_search(clean_text(text, 500)) for text in said):
             return clean_text(str(name), 60)
@@ -105,7 +105,7 @@ def _takes_text(schema: Mapping[str, Any]) -> bool:
     )
 
 
-def _asks(description: str) -> bool:
+def _is_asking_for_secret(description: str) -> bool:
     """True when a description asks for a secret, and does not warn against giving one."""
     found = _search(description)
     return found is not None and _WARNING.search(description[: found.start()]) is None
@@ -125,7 +125,7 @@ def combine_questions(server: str, tool: str, questions: Mapping[str, Question])
     return reason, {"type": "object", "properties": parts, "required": required}
 
 
-def with_defaults(form: Mapping[str, Any], answer: Mapping[str, Any]) -> dict[str, Any]:
+def fill_defaults(form: Mapping[str, Any], answer: Mapping[str, Any]) -> dict[str, Any]:
     """An answer with the form's own default for every field that was left out."""
     properties = form.get("properties")
     shapes = properties if isinstance(properties, Mapping) else {}
@@ -145,6 +145,6 @@ def answers_of(
         if kind == "url":
             found[name] = ElicitResult(action="accept")
         else:
-            given = with_defaults(forms.get(name) or {}, content)
+            given = fill_defaults(forms.get(name) or {}, content)
             found[name] = ElicitResult(action="accept", content=_wire.loads(_wire.encode(given)))
     return found

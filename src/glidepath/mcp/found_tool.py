@@ -48,18 +48,18 @@ def make_tools(supply: McpToolSource, listing: Listing) -> tuple[dict[str, Found
     return found, problems
 
 
-def asking(tool: Tool, reason: str) -> Tool:
+def require_approval(tool: Tool, reason: str) -> Tool:
     """The same tool, with every call approved by a person."""
     other = object.__new__(Tool)
     other.__dict__.update(tool.__dict__, requires_approval=True, approval_reason=reason)
     return other
 
 
-async def _placeholder(**_: object) -> None:
+async def _never_called(**_: object) -> None:
     """Never called: the tool's body is its server."""
 
 
-_NOT_YET = Tool(name="placeholder", description="", parameters={"type": "object"}, fn=_placeholder)
+_NOT_YET = Tool(name="placeholder", description="", parameters={"type": "object"}, fn=_never_called)
 
 
 def _make_tool(supply: McpToolSource, found: Found, name: str, schema: dict[str, Any], definition: Definition) -> Tool:
@@ -70,7 +70,7 @@ def _make_tool(supply: McpToolSource, found: Found, name: str, schema: dict[str,
         name=name,
         description=clean_text(said),
         parameters=schema,
-        fn=_placeholder,
+        fn=_never_called,
         read_only=reads,
         idempotent=reads or bool(hints is not None and hints.idempotent_hint),
         consequential=bool(hints is not None and hints.destructive_hint and not reads),

@@ -70,7 +70,7 @@ class _Bounded(httpx2.AsyncBaseTransport):
         try:
             response = await self._inner.handle_async_request(request)
         except httpx2.TransportError as error:
-            return _make_error_response(request, 502, f"the server cannot be reached: {_why(error)}")
+            return _make_error_response(request, 502, f"the server cannot be reached: {_describe_error(error)}")
         kind = response.headers.get("content-type", "").lower()
         if not response.is_error and kind.startswith("text/event-stream"):
             response.stream = _Slim(response.stream, self._limit)
@@ -78,7 +78,7 @@ class _Bounded(httpx2.AsyncBaseTransport):
         try:
             body = await self._body(response)
         except (httpx2.TransportError, _TooLong) as error:
-            return _make_error_response(request, 502, _why(error))
+            return _make_error_response(request, 502, _describe_error(error))
         finally:
             await response.aclose()
         gone = response.status_code == httpx2.codes.NOT_FOUND  # which the SDK reads as the end of the session
@@ -97,12 +97,12 @@ class _Bounded(httpx2.AsyncBaseTransport):
             raise _TooLong(f"the server compressed its answer ({encoding}) although it was asked not to")
         length = response.headers.get("content-length", "")
         if length.isdigit() and int(length) > self._limit:
-            raise _too_long(self._limit)
+            raise _make_too_long_error(self._limit)
         body = bytearray()
         async for chunk in response.stream:  # type: ignore[union-attr]
             body += chunk
             if len(body) > self._limit:
-                raise _too_long(self._limit)
+                raise _make_too_long_error(self._limit)
         return bytes(body)
 
     async def aclose(self) -> None:
@@ -145,11 +145,11 @@ class _TooLong(Exception):  # noqa: N818 - never leaves this module
     """The body is longer than we read."""
 
 
-def _too_long(limit: int) -> _TooLong:
+def _make_too_long_error(limit: int) -> _TooLong:
     return _TooLong(f"the server sent a message of more than {limit} bytes; raise max_message_bytes to allow it")
 
 
-def _why(error: Exception) -> str:
+def _describe_error(error: Exception) -> str:
     return str(error) or type(error).__name__
 
 

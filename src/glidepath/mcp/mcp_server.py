@@ -152,26 +152,26 @@ class McpServer(ToolSource):
         _check_words(wrong, flags, {"mode": (mode, MODES), "pins": (pins, PIN_POLICIES)}, sampling)
         link = ServerLink(
             name=name,
-            command=_optional(wrong, "command", command),
-            args=_texts(wrong, "args", args),
-            env=_pairs(wrong, "env", env),
-            cwd=_optional(wrong, "cwd", cwd),
-            sandbox=_sandbox(wrong, sandbox, url),
-            url=_optional(wrong, "url", url),
-            headers=_pairs(wrong, "headers", headers),
+            command=_check_optional_text(wrong, "command", command),
+            args=_check_texts(wrong, "args", args),
+            env=_check_pairs(wrong, "env", env),
+            cwd=_check_optional_text(wrong, "cwd", cwd),
+            sandbox=_check_sandbox(wrong, sandbox, url),
+            url=_check_optional_text(wrong, "url", url),
+            headers=_check_pairs(wrong, "headers", headers),
             auth=auth,
             mode=mode,
             trusted=trusted,
             sampling=sampling,
             elicitation=elicitation,
-            roots=tuple(_root(wrong, root) for root in _texts(wrong, "roots", roots)),
-            connect_timeout=_seconds(wrong, "connect_timeout", connect_timeout) or 30.0,
-            idle_timeout=_seconds(wrong, "idle_timeout", idle_timeout),
-            call_timeout=_seconds(wrong, "call_timeout", call_timeout),
-            max_message_bytes=_size(wrong, max_message_bytes),
+            roots=tuple(_check_root(wrong, root) for root in _check_texts(wrong, "roots", roots)),
+            connect_timeout=_check_seconds(wrong, "connect_timeout", connect_timeout) or 30.0,
+            idle_timeout=_check_seconds(wrong, "idle_timeout", idle_timeout),
+            call_timeout=_check_seconds(wrong, "call_timeout", call_timeout),
+            max_message_bytes=_check_size(wrong, max_message_bytes),
             pins=pins,
-            lock=_optional(wrong, "lock", lock),
-            artifacts=_optional(wrong, "artifacts", artifacts),
+            lock=_check_optional_text(wrong, "lock", lock),
+            artifacts=_check_optional_text(wrong, "artifacts", artifacts),
             resources=resources,
         )
         _check_reach(wrong, link)
@@ -259,7 +259,7 @@ class McpServer(ToolSource):
         return [tool.renamed(self.prefix + tool.name) for tool in tools] if self.prefix else tools
 
 
-def _sandbox(wrong: str, sandbox: object, url: object) -> Sandbox | None:
+def _check_sandbox(wrong: str, sandbox: object, url: object) -> Sandbox | None:
     if sandbox is None or isinstance(sandbox, Sandbox):
         if sandbox is not None and url is not None:
             raise ConfigurationError(f"{wrong}: sandbox= confines a program, but url= names a remote server; drop one")
@@ -307,7 +307,7 @@ def _check_reach(wrong: str, link: ServerLink) -> None:
         raise ConfigurationError(f"{wrong}: command is empty; name the program that starts the server")
 
 
-def _text(wrong: str, field: str, value: object) -> str:
+def _check_text(wrong: str, field: str, value: object) -> str:
     text = os.fspath(value) if isinstance(value, os.PathLike) else value
     if not isinstance(text, str):
         raise ConfigurationError(f"{wrong}: {field} must be a str, not {short_repr(value, 80)}")
@@ -316,25 +316,27 @@ def _text(wrong: str, field: str, value: object) -> str:
     return str(text)
 
 
-def _optional(wrong: str, field: str, value: object) -> str | None:
-    return None if value is None else _text(wrong, field, value)
+def _check_optional_text(wrong: str, field: str, value: object) -> str | None:
+    return None if value is None else _check_text(wrong, field, value)
 
 
-def _texts(wrong: str, field: str, values: object) -> tuple[str, ...]:
+def _check_texts(wrong: str, field: str, values: object) -> tuple[str, ...]:
     if isinstance(values, str | bytes) or not isinstance(values, Sequence):
         raise ConfigurationError(f"{wrong}: {field} must be a list of str, not {short_repr(values, 80)}")
-    return tuple(_text(wrong, f"{field}[{number}]", value) for number, value in enumerate(values))
+    return tuple(_check_text(wrong, f"{field}[{number}]", value) for number, value in enumerate(values))
 
 
-def _pairs(wrong: str, field: str, pairs: object) -> dict[str, str]:
+def _check_pairs(wrong: str, field: str, pairs: object) -> dict[str, str]:
     if pairs is None:
         return {}
     if not isinstance(pairs, Mapping):
         raise ConfigurationError(f"{wrong}: {field} must be a mapping of str to str, not {short_repr(pairs, 80)}")
-    return {_text(wrong, field, key): _text(wrong, f"{field}[{key!r}]", value) for key, value in pairs.items()}
+    return {
+        _check_text(wrong, field, key): _check_text(wrong, f"{field}[{key!r}]", value) for key, value in pairs.items()
+    }
 
 
-def _seconds(wrong: str, field: str, value: object) -> float | None:
+def _check_seconds(wrong: str, field: str, value: object) -> float | None:
     if value is None:
         return None
     if not isinstance(value, int | float) or isinstance(value, bool) or not 0 < value < FOREVER:
@@ -342,7 +344,7 @@ def _seconds(wrong: str, field: str, value: object) -> float | None:
     return float(value)
 
 
-def _size(wrong: str, value: object) -> int:
+def _check_size(wrong: str, value: object) -> int:
     if type(value) is not int or not 1 << 10 <= value <= 1 << 30:
         raise ConfigurationError(
             f"{wrong}: max_message_bytes must be between 1,024 and 1,073,741,824, not {short_repr(value, 80)}"
@@ -350,7 +352,7 @@ def _size(wrong: str, value: object) -> int:
     return value
 
 
-def _root(wrong: str, root: str) -> str:
+def _check_root(wrong: str, root: str) -> str:
     if root.startswith("file://"):
         return root
     if not root:

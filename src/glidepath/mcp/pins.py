@@ -22,7 +22,7 @@ from glidepath.mcp.mcp_server import LOCK, ServerLink
 from glidepath.plurals import pluralize
 from glidepath.tools.sources import SourceError
 
-__all__ = ["Lock", "Verdicts", "differences", "judge_pins", "lock_path", "read_lock", "write_lock"]
+__all__ = ["Lock", "Verdicts", "describe_differences", "judge_pins", "lock_path", "read_lock", "write_lock"]
 
 VERSION = 1
 LARGEST = 32 << 20  # bytes
@@ -111,7 +111,7 @@ def write_lock(path: Path, lock: Lock) -> None:
         }
         for name, tools in sorted(lock.servers.items())
     }
-    data = _wire.pretty({"version": VERSION, "servers": servers})
+    data = _wire.format_json({"version": VERSION, "servers": servers})
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}-")
     try:
         with os.fdopen(handle, "wb") as file:
@@ -146,7 +146,7 @@ def judge_pins(link: ServerLink, definitions: Mapping[str, Any]) -> Verdicts:
     reasons = {
         **dict.fromkeys(added, f"it is not pinned in {path}; look at it with `glidepath mcp diff {link.name}`"),
         **{
-            name: f"it is not what was pinned in {path}:\n{differences(pinned[name], definitions[name])}"
+            name: f"it is not what was pinned in {path}:\n{describe_differences(pinned[name], definitions[name])}"
             for name in changed
         },
     }
@@ -154,7 +154,9 @@ def judge_pins(link: ServerLink, definitions: Mapping[str, Any]) -> Verdicts:
     return Verdicts(effect=effect, added=added, changed=changed, removed=removed, reasons=reasons)
 
 
-def differences(old: Mapping[str, Any] | None, new: Mapping[str, Any] | None, *, most: int | None = MOST_LINES) -> str:
+def describe_differences(
+    old: Mapping[str, Any] | None, new: Mapping[str, Any] | None, *, most: int | None = MOST_LINES
+) -> str:
     """What changed in a definition, as lines for a person; texts are cleaned, and hidden characters are reported.
 
     Beyond `most` lines it says how many more there are; None: all of them, for the person who approves them.
@@ -175,7 +177,7 @@ def _lines(old: Mapping[str, Any] | None, new: Mapping[str, Any] | None, most: i
 def _format_definition(definition: Mapping[str, Any] | None) -> list[str]:
     if definition is None:
         return []
-    return _wire.pretty(_clean_data(definition)).decode().splitlines()
+    return _wire.format_json(_clean_data(definition)).decode().splitlines()
 
 
 def _clean_data(data: object) -> Any:

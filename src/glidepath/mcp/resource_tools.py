@@ -33,7 +33,7 @@ class OfferedPrompt(Value, frozen=True, kw_only=True):
     required: tuple[str, ...] = ()
 
 
-async def _never(**_: object) -> None:
+async def _never_called(**_: object) -> None:
     """Never called: `answering` gives the body."""
 
 
@@ -44,7 +44,7 @@ def resource_tools(supply: McpToolSource) -> tuple[Tool, ...]:
         name=f"{name}_list_resources",
         description=f"List the resources (documents, files, records) of the server {supply.link.name}.",
         parameters={"type": "object", "properties": {}},
-        fn=_never,
+        fn=_never_called,
         read_only=True,
         untrusted=not supply.link.trusted,
     )
@@ -56,7 +56,7 @@ def resource_tools(supply: McpToolSource) -> tuple[Tool, ...]:
             "properties": {"uri": {"type": "string", "description": "The resource's address, as listed."}},
             "required": ["uri"],
         },
-        fn=_never,
+        fn=_never_called,
         read_only=True,
         untrusted=not supply.link.trusted,
     )

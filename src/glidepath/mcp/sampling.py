@@ -35,7 +35,7 @@ async def answer_sampling(supply: McpToolSource, call: ServerCall, params: Creat
         account = supply.sampled[run.run_id] = _account(run, supply.link.name, sampling)
     try:
         question = _question(params, sampling.max_output_tokens)
-        reply = await _in_its_own_task(run, question, account, call)
+        reply = await _ask_in_own_task(run, question, account, call)
     except SideRefused as refused:
         return types.ErrorData(code=-32603, message=str(refused))
     return types.CreateMessageResult(
@@ -61,7 +61,7 @@ def _account(run: Run, server: str, sampling: Sampling) -> SideAccount:
     )
 
 
-async def _in_its_own_task(run: Run, question: SideQuestion, account: SideAccount, call: ServerCall) -> SideReply:
+async def _ask_in_own_task(run: Run, question: SideQuestion, account: SideAccount, call: ServerCall) -> SideReply:
     """Ask in a plain task: the waiter may be moved, cancelled or let go, and the call ends with the server's."""
     task = asyncio.get_running_loop().create_task(side_call(run, question, account), name=f"glidepath-{account.name}")
     call.side_calls.add(task)

@@ -82,7 +82,7 @@ class _Checker:
             return
         if isinstance(reference := schema.get("$ref"), str):
             yield from self.check(self._resolve_reference(reference), value, where, depth + 1)
-        if (wrong := _wrong_type(schema.get("type"), value)) is not None:
+        if (wrong := _explain_wrong_type(schema.get("type"), value)) is not None:
             yield f"{wrong} - at `{where}`"
             return
         yield from _plain_problems(schema, value, where)
@@ -156,7 +156,7 @@ def _parts(schema: Mapping[str, Any], word: str) -> list[Any]:
     return parts if isinstance(parts, list) else []
 
 
-def _wrong_type(said: object, value: object) -> str | None:
+def _explain_wrong_type(said: object, value: object) -> str | None:
     names = [said] if isinstance(said, str) else said if isinstance(said, list) else []
     if not names or any(_is_of(name, value) for name in names):
         return None
@@ -182,9 +182,9 @@ def _type_name(value: object) -> str:
 def _plain_problems(schema: Mapping[str, Any], value: object, where: str) -> Iterator[str]:
     """Keywords that concern the value alone."""
     values = schema.get("enum")
-    if isinstance(values, list) and not any(_same(value, other) for other in values):
+    if isinstance(values, list) and not any(_is_same(value, other) for other in values):
         yield f"must be one of {shorten(', '.join(map(repr, values)), 200)} - at `{where}`"
-    if "const" in schema and not _same(value, schema["const"]):
+    if "const" in schema and not _is_same(value, schema["const"]):
         yield f"must be {shorten(repr(schema['const']), 100)} - at `{where}`"
     if isinstance(value, str):
         for word, wrong in (("minLength", int.__lt__), ("maxLength", int.__gt__)):
@@ -198,5 +198,5 @@ def _plain_problems(schema: Mapping[str, Any], value: object, where: str) -> Ite
                 yield f"{word} is {bound}, got {value} - at `{where}`"
 
 
-def _same(value: object, other: object) -> bool:
+def _is_same(value: object, other: object) -> bool:
     return type(value) is type(other) and bool(value == other)

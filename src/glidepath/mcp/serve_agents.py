@@ -87,11 +87,11 @@ def agent_server(
                 if running:
                     await asyncio.wait(running, timeout=FAREWELL)
 
-    with _own_logging():
+    with _protect_logging():
         hiding = () if offers is None else (_hide_others({tool_name(label): label for label in agents}, offers),)
         server = MCPServer(name, instructions=instructions, lifespan=lifespan, middleware=hiding)
     for label, agent in agents.items():
-        _add(server, label, agent, fly or _Alone(agents, running).fly)
+        _add(server, label, agent, fly or _Alone(agents, running).run_in_own_task)
     return server
 
 
@@ -114,7 +114,7 @@ def _hide_others(labels: Mapping[str, str], offers: Offers) -> ServerMiddleware[
 
 
 @contextmanager
-def _own_logging() -> Iterator[None]:
+def _protect_logging() -> Iterator[None]:
     """Keep the SDK from setting up the logging of the whole process, which it does where nobody else has."""
     root, handler = logging.getLogger(), logging.NullHandler()
     root.addHandler(handler)
@@ -206,7 +206,7 @@ def _lower_limits(
     lower = {
         name: value
         for name in ("max_iterations", "max_tokens", "max_cost", "timeout")
-        if (value := getattr(asked, name)) is not None and settings[name].narrows(value, getattr(now, name))
+        if (value := getattr(asked, name)) is not None and settings[name].is_narrower(value, getattr(now, name))
     }
     return replace(now, **lower) if lower else now
 
@@ -218,7 +218,7 @@ class _Alone:
         self._agents = agents
         self._running = running
 
-    async def fly(self, label: str, task: str, limits: Limits, ctx: Any) -> RunResult:
+    async def run_in_own_task(self, label: str, task: str, limits: Limits, ctx: Any) -> RunResult:
         """Run in a plain task: the SDK's scopes cancel again and again, which no landing survives."""
         agent = self._agents[label]
         if limits != agent.config.limits:
@@ -246,7 +246,7 @@ async def _run_agent(
     try:
         async with agent.stream(task, cancel=token, parent=None) as stream:
             async for event in stream:
-                said = watch.hear(event)
+                said = watch.describe_progress(event)
                 if said is not None and news.qsize() < news.maxsize - 1:  # the last place is for the end
                     news.put_nowait((watch.turn, said))
     finally:
@@ -264,7 +264,7 @@ class CallProgress:
         self._tokens = 0
         self._cost: Any = None
 
-    def hear(self, event: Event) -> str | None:
+    def describe_progress(self, event: Event) -> str | None:
         """The line after this event, when there is something new to say."""
         if isinstance(event, TurnStarted):
             self.turn += 1

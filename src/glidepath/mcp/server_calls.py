@@ -65,20 +65,20 @@ async def call_tool(
     state: dict[str, Any] = {} if continuation is None else _wire.loads(continuation.state.encode())
     call = ServerCall(name, context)
     if continuation is not None and state.get("held"):
-        return await _go_on(supply, call, continuation.answer)
+        return await _answer_open_call(supply, call, continuation.answer)
     if continuation is not None:
         given = answers_of(state["kinds"], continuation.answer, state.get("forms", {}))
         state["responses"] = {**state.get("responses", {}), **{key: _dump_answer(one) for key, one in given.items()}}
     for last in (False, True):
         try:
-            return await _rounds(supply, call, values, state)
+            return await _call_with_answers(supply, call, values, state)
         except ServerLost as lost:
             if last or not idempotent:
-                return _unknown(call, lost)
+                return _make_unknown_result(call, lost)
     raise AssertionError  # the second try returns or raises
 
 
-async def _rounds(
+async def _call_with_answers(
     supply: McpToolSource, call: ServerCall, values: Mapping[str, Any], state: dict[str, Any]
 ) -> ToolResult:
     """Send the call, and once more for every answer that it asks for."""
@@ -129,13 +129,13 @@ async def _send_call(supply: McpToolSource, call: ServerCall, values: Mapping[st
             request, CALL_RESULT, request_read_timeout_seconds=FOREVER, progress_callback=on_progress
         )
 
-    async with supply.turn(call):
+    async with supply.take_turn(call):
         call.request = await supply.owner.begin(send)
         try:
             return await supply.owner.finish(call.request, idle, call)
         except ServerRefused as refused:
             if refused.code == URL_REQUIRED and supply.link.elicitation:
-                raise _visits(supply, call, refused) from None
+                raise _make_visit_error(supply, call, refused) from None
             raise
 
 
@@ -203,7 +203,7 @@ def _explain_not_allowed(supply: McpToolSource, call: ServerCall, what: str, how
     )
 
 
-def _visits(supply: McpToolSource, call: ServerCall, refused: ServerRefused) -> BaseException:
+def _make_visit_error(supply: McpToolSource, call: ServerCall, refused: ServerRefused) -> BaseException:
     """The server wants a person to open pages before it answers (protocol 2025-11-25)."""
     from mcp.types import ElicitationRequiredErrorData
 
@@ -221,12 +221,12 @@ def _visits(supply: McpToolSource, call: ServerCall, refused: ServerRefused) -> 
     return NeedsInput(reason, form={"type": "object", "properties": {}}, state=_wire.encode(kept).decode())
 
 
-async def _go_on(supply: McpToolSource, call: ServerCall, answer: Mapping[str, Any]) -> ToolResult:
+async def _answer_open_call(supply: McpToolSource, call: ServerCall, answer: Mapping[str, Any]) -> ToolResult:
     """Answer a call that a server of the older protocol has kept open; after a crash or a restart there is none."""
     held = supply.held.pop(call.key, None)
     if held is None or held.answer is None or held.answer.done() or held.request is None:
         why = f"MCP server {supply.link.name!r} no longer holds this call: the connection it was made on is gone"
-        return _unknown(call, SourceError(why))
+        return _make_unknown_result(call, SourceError(why))
     held.context = call.context
     held.done = held.interrupted_by = None
     held.answer.set_result(answers_of({"": held.kind}, answer, {"": held.form})[""])
@@ -237,12 +237,12 @@ async def _go_on(supply: McpToolSource, call: ServerCall, answer: Mapping[str, A
         result = await supply.owner.finish(held.request, held.idle, held)
         return as_tool_result(result, supply.artifacts)
     except ServerLost as lost:
-        return _unknown(call, lost)
+        return _make_unknown_result(call, lost)
     finally:
         supply.calls.pop(held.key, None)
 
 
-def _unknown(call: ServerCall, why: SourceError) -> ToolResult:
+def _make_unknown_result(call: ServerCall, why: SourceError) -> ToolResult:
     """The result of a call with an unknown outcome."""
     note = getattr(call.context._host, "unknown", None) if call.context is not None else None  # noqa: SLF001 - ours
     if note is not None and call.context is not None:

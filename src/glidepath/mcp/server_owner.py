@@ -109,7 +109,7 @@ class ServerOwner:
             wait = self.retreat.wait(self._loop.time())
             if wait > 0:
                 if self.retreat.open:
-                    raise SourceError(self._unavailable(f"the next try is in {wait:.0f} s"))
+                    raise SourceError(self._explain_unavailable(f"the next try is in {wait:.0f} s"))
                 await asyncio.sleep(wait)
                 continue
             if self._client is not None and self._lost is None and self.listing is not None:
@@ -118,12 +118,12 @@ class ServerOwner:
                 self._up = self._loop.create_future()
                 # An empty context: the connection outlives the run that asked for it first, and must not belong to it.
                 self._task = self._loop.create_task(
-                    self._live(), name=f"glidepath-mcp-{self.link.name}", context=contextvars.Context()
+                    self._run_connection(), name=f"glidepath-mcp-{self.link.name}", context=contextvars.Context()
                 )
             if self._up is not None and not self._up.done():
-                await _following(self._up, self._loop)
+                await _make_following_future(self._up, self._loop)
             else:  # between two connections: the old one is being closed
-                await _following(self._task, self._loop)
+                await _make_following_future(self._task, self._loop)
 
     async def request(self, send: Callable[[Client], Awaitable[T]], idle: Idle | None = None) -> T:
         """What `send` gets from the connected server, done by a task of the owner's.
@@ -139,7 +139,7 @@ class ServerOwner:
         # Looked at again: it may have gone away while this call waited.
         client = self._client
         if client is None:
-            raise SourceError(self._unavailable("it went away"))
+            raise SourceError(self._explain_unavailable("it went away"))
         task = self._loop.create_task(_send_contained(send, client), name=f"glidepath-mcp-call-{self.link.name}")
         self._flying.add(task)
         task.add_done_callback(self._flying.discard)
@@ -147,7 +147,7 @@ class ServerOwner:
 
     async def finish(self, task: Request[T], idle: Idle | None = None, call: Interruptible | None = None) -> T:
         """Wait for the answer to a request, as `request` does; `call` may end the wait and leave the request alone."""
-        done = _following(task, self._loop)
+        done = _make_following_future(task, self._loop)
         if idle is not None:
             idle.start(done, self._loop)
         if call is not None:
@@ -177,7 +177,7 @@ class ServerOwner:
         if isinstance(error, MCPError):
             return self._translate_error(error, closed=error.code == CONNECTION_CLOSED)
         if isinstance(error, asyncio.CancelledError):
-            return ServerLost(self._unavailable(self._lost or "the connection was closed"))
+            return ServerLost(self._explain_unavailable(self._lost or "the connection was closed"))
         if type(error).__name__ == "ValidationError":
             wrong = f"sent an answer that protocol {self._version()} does not allow: {_first_line(error)}"
             return SourceError(f"MCP server {name!r} {wrong}")
@@ -188,7 +188,7 @@ class ServerOwner:
         name = self.link.name
         if closed:
             self.mark_lost(self._lost or "the connection was closed")
-            return ServerLost(self._unavailable(self._lost or "the connection was closed"))
+            return ServerLost(self._explain_unavailable(self._lost or "the connection was closed"))
         if error.message == "Session terminated":
             self.mark_lost("the server ended the session")
             return ServerLost(f"MCP server {name!r} ended the session; the next call starts a new one")
@@ -200,7 +200,7 @@ class ServerOwner:
     def _version(self) -> str:
         return "?" if self.listing is None else self.listing.version
 
-    def _unavailable(self, now: str) -> str:
+    def _explain_unavailable(self, now: str) -> str:
         why = self.retreat.why or self._lost or ""
         parts = [part for part in (why, now if now != why else "") if part]
         return f"MCP server {self.link.name!r} is not available ({self.link.where}): {'; '.join(parts)}"
@@ -209,14 +209,14 @@ class ServerOwner:
         """The connection broke."""
         if self._lost is None:
             self._lost = why
-        self.ring()
+        self.wake_owner()
 
     def relist(self) -> None:
         """The server says that its tools have changed."""
         self._stale = True
-        self.ring()
+        self.wake_owner()
 
-    def ring(self) -> None:
+    def wake_owner(self) -> None:
         """Something happened that the owner has to look at."""
         if not self._bell.done():
             self._bell.set_result(None)
@@ -224,21 +224,21 @@ class ServerOwner:
     async def close(self) -> None:
         """End the connection and everything around it."""
         self._closing = True
-        self.ring()
+        self.wake_owner()
         task = self._task
         if task is None:
             return
         if self._client is None:
             task.cancel()  # it is still trying to connect
         try:
-            await _following(task, self._loop)
+            await _make_following_future(task, self._loop)
         except asyncio.CancelledError:
             task.cancel()
             raise
 
     # --- the owner --------------------------------------------------------------------------------------------
 
-    async def _live(self) -> None:
+    async def _run_connection(self) -> None:
         """One connection, from its beginning to its end."""
         began = self._loop.time()
         self._lost, self._stale = None, False
@@ -254,8 +254,8 @@ class ServerOwner:
                 self._changed(self.listing)
                 if up is not None and not up.done():
                     up.set_result(None)
-                await self._attend(client)
-                await self._say_goodbye()
+                await self._hold_connection(client)
+                await self._cancel_calls()
         except Exception as error:  # also a group of them, from the SDK's task groups
             self._note_failure(error)
         finally:
@@ -272,7 +272,7 @@ class ServerOwner:
         client, self._transport = make_client(self.link, self, self._asked)
         return client
 
-    async def _attend(self, client: Client) -> None:
+    async def _hold_connection(self, client: Client) -> None:
         """Hold the connection until it breaks or is closed; look at the tools again when they have changed."""
         listening = self._listen(client)
         listed_at = self._loop.time() - RELIST_PAUSE
@@ -280,7 +280,7 @@ class ServerOwner:
             while not self._closing and self._lost is None:
                 if self._stale and self._loop.time() >= listed_at + RELIST_PAUSE:
                     self._stale, listed_at = False, self._loop.time()
-                    await self._look_again(client)
+                    await self._refresh_tools(client)
                     continue
                 # Not awaited itself: cancelling such an await would cancel the bell with it.
                 await asyncio.wait([self._bell])
@@ -293,13 +293,13 @@ class ServerOwner:
                 listening.cancel()
                 await asyncio.wait([listening])
 
-    async def _look_again(self, client: Client) -> None:
+    async def _refresh_tools(self, client: Client) -> None:
         """The tools as they are now; when they cannot be read, none may be called."""
         try:
             self.listing = await self._fetch_listing(client)
             self._changed(self.listing)
         except Exception as error:
-            self._asked.distrust(_reason(error, self.link))
+            self._asked.distrust(_explain_no_connection(error, self.link))
 
     async def _pause_after(self, listed_at: float) -> None:
         """A list that keeps changing is looked at once a second; the end of the connection is heard at once."""
@@ -339,7 +339,7 @@ class ServerOwner:
             _log.warning("MCP server %r lists more than %d tools; the rest is left out", self.link.name, MOST_TOOLS)
         return Listing(tools[:MOST_TOOLS], client)
 
-    async def _say_goodbye(self) -> None:
+    async def _cancel_calls(self) -> None:
         """Cancel the running calls, and tell the server."""
         for task in self._flying:
             task.cancel()
@@ -348,7 +348,7 @@ class ServerOwner:
 
     def _note_failure(self, error: BaseException) -> None:
         if self._lost is None:
-            self._lost = _reason(error, self.link)
+            self._lost = _explain_no_connection(error, self.link)
 
     def _end(self, up: asyncio.Future[None] | None, began: float) -> None:
         """The connection is gone: waiters are told, and the next use makes another."""
@@ -417,7 +417,7 @@ class Idle:
             self._done = done
             self._loop = loop
             self.renew()
-            self._handle = loop.call_at(self._until, self._look)
+            self._handle = loop.call_at(self._until, self._check_idle)
 
     def renew(self) -> None:
         """The server showed progress."""
@@ -430,11 +430,11 @@ class Idle:
             self._handle.cancel()
             self._handle = None
 
-    def _look(self) -> None:
+    def _check_idle(self) -> None:
         if self._done is None or self._done.done():
             return
         if self._loop.time() < self._until:
-            self._handle = self._loop.call_at(self._until, self._look)
+            self._handle = self._loop.call_at(self._until, self._check_idle)
             return
         self._done.set_exception(
             SourceError(
@@ -456,7 +456,7 @@ async def _send_contained(
         return None, error
 
 
-def _following(what: asyncio.Future[Any], loop: asyncio.AbstractEventLoop) -> asyncio.Future[None]:
+def _make_following_future(what: asyncio.Future[Any], loop: asyncio.AbstractEventLoop) -> asyncio.Future[None]:
     """Its own future that ends with another one; cancelling it leaves the other alone."""
     done: asyncio.Future[None] = loop.create_future()
 
@@ -482,7 +482,7 @@ def _http_failed_code() -> int:
     return HTTP_FAILED
 
 
-def _reason(error: BaseException, link: ServerLink) -> str:
+def _explain_no_connection(error: BaseException, link: ServerLink) -> str:
     """Why there is no connection, in words that name the fix where we know one."""
     while isinstance(error, BaseExceptionGroup) and error.exceptions:
         error = error.exceptions[0]

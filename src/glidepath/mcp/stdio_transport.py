@@ -54,13 +54,13 @@ _ANSWER = re.compile(
 )
 
 
-def _no_folder(path: str | None) -> bool:
+def _is_missing_folder(path: str | None) -> bool:
     return path is not None and not Path(path).is_dir()
 
 
-def _missing(link: ServerLink) -> str:
+def _explain_missing(link: ServerLink) -> str:
     """What is not there, and what to do about it."""
-    if _no_folder(link.cwd):
+    if _is_missing_folder(link.cwd):
         return f"there is no folder {link.cwd!r}; correct cwd"
     first, _, rest = (link.command or "").strip().partition(" ")
     if rest and not link.args:
@@ -81,7 +81,7 @@ def _enter_sandbox(link: ServerLink) -> Boxed | None:
     path = {**make_environment(), **link.env}.get("PATH")
     program = shutil.which(cast("str", link.command), path=path)
     if program is None:
-        raise OSError(_missing(link))
+        raise OSError(_explain_missing(link))
     try:
         return sandbox.enter([program, *link.args], cwd=link.cwd, env=link.env)
     except SandboxError as error:
@@ -147,7 +147,7 @@ class StdioTransport:
             if boxed is not None:
                 boxed.close_start_files()
         except FileNotFoundError:
-            raise OSError(_missing(link)) from None
+            raise OSError(_explain_missing(link)) from None
         except (OSError, ValueError) as error:
             raise OSError(f"{link.command!r} cannot be started: {error}") from None
         self._process = process
@@ -197,11 +197,11 @@ class StdioTransport:
             loop.add_reader(self._pidfd, self._on_exit, loop)
         except (AttributeError, OSError, NotImplementedError):  # not on this system: look now and then
             self._close_pidfd()
-            self._timer = loop.call_later(LOOK, self._look, loop, process)
+            self._timer = loop.call_later(LOOK, self._check_process, loop, process)
 
-    def _look(self, loop: asyncio.AbstractEventLoop, process: subprocess.Popen[bytes]) -> None:
+    def _check_process(self, loop: asyncio.AbstractEventLoop, process: subprocess.Popen[bytes]) -> None:
         if process.poll() is None:
-            self._timer = loop.call_later(LOOK, self._look, loop, process)
+            self._timer = loop.call_later(LOOK, self._check_process, loop, process)
         else:
             self._on_exit(loop)
 
@@ -264,7 +264,7 @@ class StdioTransport:
     async def _read(self, stdout: asyncio.StreamReader, inbox: _Inbox) -> None:
         """Every line of the server, until it ends or sends too much."""
         try:
-            why = await self._lines(stdout, inbox)
+            why = await self._read_lines(stdout, inbox)
         except asyncio.CancelledError:
             raise
         except Exception as error:  # whatever happens to a pipe ends the connection
@@ -274,7 +274,7 @@ class StdioTransport:
             self._lost(why)  # first, so that the error at the end can say why
         inbox.end()
 
-    async def _lines(self, stdout: asyncio.StreamReader, inbox: _Inbox) -> str:
+    async def _read_lines(self, stdout: asyncio.StreamReader, inbox: _Inbox) -> str:
         limit = self._link.max_message_bytes
         loop = asyncio.get_running_loop()
         buffer = bytearray()
@@ -289,7 +289,7 @@ class StdioTransport:
                 start = end + 1
                 line, buffer = buffer, bytearray()
                 if len(line) > limit:
-                    return self._too_long(limit)
+                    return self._kill_for_length(limit)
                 allowance -= 1
                 if allowance < 0:
                     flood = True
@@ -297,23 +297,23 @@ class StdioTransport:
                         self.noise.dropped += 1
                         continue
                 if not await self._take(line, inbox, flood=flood):
-                    return self._asks_too_much()
+                    return self._kill_for_flood()
                 taken += 1
                 if taken % AT_ONCE == 0:
                     await asyncio.sleep(0)
             buffer += data[start:]
             if len(buffer) > limit:
-                return self._too_long(limit)
+                return self._kill_for_length(limit)
             await asyncio.sleep(REST if flood else 0)  # others have their turn, and a flood has to wait
         return "it closed its output"
 
-    def _too_long(self, limit: int) -> str:
+    def _kill_for_length(self, limit: int) -> str:
         self._kill(signal.SIGKILL)
         return (
             f"it sent a message of more than {limit} bytes; raise max_message_bytes to allow it, or have it send less"
         )
 
-    def _asks_too_much(self) -> str:
+    def _kill_for_flood(self) -> str:
         self._kill(signal.SIGKILL)
         return (
             f"it sent more than {MESSAGES_A_SECOND} messages in a second, and requests among them; have it send fewer"
@@ -397,7 +397,7 @@ class _Drain(asyncio.BaseProtocol):
             if not future.done():
                 future.set_result(None)
 
-    async def room(self) -> None:
+    async def wait_for_room(self) -> None:
         while self.full and not self.closed:
             future = self._loop.create_future()
             self._waiting.append(future)
@@ -431,18 +431,18 @@ class _Inbox(_Stream):
 
     async def put(self, message: SessionMessage) -> None:
         self._messages.append(message)
-        self._ring(self._taker)
+        self._wake_waiter(self._taker)
         while len(self._messages) >= MOST_WAITING and not self._ended:
             self._giver = self._loop.create_future()
             await self._giver
 
     def end(self) -> None:
         self._ended = True
-        self._ring(self._taker)
-        self._ring(self._giver)
+        self._wake_waiter(self._taker)
+        self._wake_waiter(self._giver)
 
     @staticmethod
-    def _ring(future: asyncio.Future[None] | None) -> None:
+    def _wake_waiter(future: asyncio.Future[None] | None) -> None:
         if future is not None and not future.done():
             future.set_result(None)
 
@@ -452,7 +452,7 @@ class _Inbox(_Stream):
                 raise anyio.EndOfStream
             self._taker = self._loop.create_future()
             await self._taker
-        self._ring(self._giver)
+        self._wake_waiter(self._giver)
         return self._messages.popleft()
 
     def __aiter__(self) -> Self:
@@ -481,10 +481,10 @@ class _Outbox(_Stream):
             raise anyio.BrokenResourceError
         data = item.message.model_dump_json(by_alias=True, exclude_unset=True).encode() + b"\n"
         if self._pipe.get_write_buffer_size() + len(data) > MOST_UNWRITTEN:
-            await self._drain.room()
+            await self._drain.wait_for_room()
         self._pipe.write(data)
         if self._drain.full:
-            await self._drain.room()
+            await self._drain.wait_for_room()
             if self._drain.closed:
                 raise anyio.BrokenResourceError
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from glidepath.events import ToolsChanged
 from glidepath.mcp.artifacts import Artifacts
 from glidepath.mcp.elicitation import Question, combine_questions, question_of
-from glidepath.mcp.found_tool import Found, asking, make_tools
+from glidepath.mcp.found_tool import Found, make_tools, require_approval
 from glidepath.mcp.mcp_server import OfferedTools, ServerLink
 from glidepath.mcp.pins import Verdicts, judge_pins, lock_path
 from glidepath.mcp.resource_tools import resource_tools
@@ -50,7 +50,7 @@ class McpToolSource(ToolSupply, ServerAsked):
     def owner(self) -> ServerOwner:
         """The task that holds the connection."""
         if self._owner is None:
-            self._owner = ServerOwner(self.link, self, self._look)
+            self._owner = ServerOwner(self.link, self, self._take_listing)
         return self._owner
 
     # --- as a supply of tools ---------------------------------------------------------------------------------
@@ -77,7 +77,7 @@ class McpToolSource(ToolSupply, ServerAsked):
         if self._owner is not None:
             await self._owner.close()
 
-    def _look(self, listing: Listing) -> None:
+    def _take_listing(self, listing: Listing) -> None:
         """The server has said which tools it has, for the first time or once more."""
         found, problems = make_tools(self, listing)
         for problem in problems:
@@ -91,7 +91,7 @@ class McpToolSource(ToolSupply, ServerAsked):
             if reason is not None and verdicts.effect == "blocked":
                 kept.withdrawn = f"{reason}; approve it with `glidepath mcp approve {self.link.name}`"
             elif reason is not None and verdicts.effect == "ask":
-                kept.tool = asking(kept.tool, f"MCP server {self.link.name!r}: {kept.wire_name}: {reason}")
+                kept.tool = require_approval(kept.tool, f"MCP server {self.link.name!r}: {kept.wire_name}: {reason}")
             self._found[name] = kept
         if listing.resources and self.link.resources and not self._resource_tools:
             self._resource_tools = resource_tools(self)
@@ -101,11 +101,11 @@ class McpToolSource(ToolSupply, ServerAsked):
         self._tools.withheld = frozenset(verdicts.removed) | {
             name for name, one in self._found.items() if one.withdrawn is not None
         }
-        self._tell_of_pins(verdicts)
+        self._report_pin_changes(verdicts)
         if before:
             self._withdraw(before)
 
-    def _tell_of_pins(self, verdicts: Verdicts) -> None:
+    def _report_pin_changes(self, verdicts: Verdicts) -> None:
         """Every run that begins is told what changed."""
         self._told = []
         if verdicts.differs:
@@ -145,7 +145,7 @@ class McpToolSource(ToolSupply, ServerAsked):
                 "the server's list changed",
             )
             for run in self._runs:
-                _tell(run, *fields)
+                _report_outside_task(run, *fields)
 
     def distrust(self, why: str) -> None:
         """Its tools have changed, and cannot be read: none may be called until they can."""
@@ -153,7 +153,7 @@ class McpToolSource(ToolSupply, ServerAsked):
             one.withdrawn = f"the server changed its tools, and the new list cannot be trusted: {why}"
         fields = (self.link.name, (), (), tuple(self._found), "withdrawn", why)
         for run in self._runs:
-            _tell(run, *fields)
+            _report_outside_task(run, *fields)
 
     def definitions(self) -> dict[str, Any]:
         """What the server says about each of its tools, by the server's names."""
@@ -173,7 +173,7 @@ class McpToolSource(ToolSupply, ServerAsked):
         return await call_tool(self, found.wire_name, values, context, idempotent=found.tool.idempotent)
 
     @asynccontextmanager
-    async def turn(self, call: ServerCall) -> AsyncIterator[None]:
+    async def take_turn(self, call: ServerCall) -> AsyncIterator[None]:
         """While a server of the older protocol may ask back, one call at a time: a question names no call."""
         listing = await self.owner.await_listing()
         if listing.modern or (self.link.sampling is None and not self.link.elicitation):
@@ -192,7 +192,7 @@ class McpToolSource(ToolSupply, ServerAsked):
 
     # --- what a server of the older protocol asks -------------------------------------------------------------
 
-    def _asking(self) -> ServerCall | None:
+    def _find_asking_call(self) -> ServerCall | None:
         return next(iter(self.calls.values()), None)
 
     async def sample(self, params: CreateMessageRequestParams, call: ServerCall | None = None) -> Any:
@@ -201,7 +201,7 @@ class McpToolSource(ToolSupply, ServerAsked):
 
         from glidepath.mcp.sampling import answer_sampling
 
-        call = call or self._asking()
+        call = call or self._find_asking_call()
         if call is None or call.run is None or self.link.sampling is None:
             return ErrorData(code=-32603, message="this server has no running call that could be charged")
         if call.idle is not None:
@@ -212,7 +212,7 @@ class McpToolSource(ToolSupply, ServerAsked):
         """A person's answer for the server: the run pauses, and the call is held open until then."""
         from mcp.types import ElicitResult
 
-        call = self._asking()
+        call = self._find_asking_call()
         question = question_of(params)
         if call is None:
             return ElicitResult(action="cancel")
@@ -242,9 +242,9 @@ def _join_names(names: Sequence[str]) -> str:
     return ", ".join(names) or "none"
 
 
-def _tell(run: SuppliedRun, *fields: object) -> None:
+def _report_outside_task(run: SuppliedRun, *fields: object) -> None:
     """Report it outside the run's own task, and wake the listeners."""
     run.emit(ToolsChanged, *fields)
     consumer = getattr(getattr(run, "watch", None), "consumer", None)
     if consumer is not None:
-        consumer.ring()
+        consumer.wake_consumer()

@@ -40,13 +40,13 @@ def as_tool_result(answer: CallToolResult, artifacts: Artifacts, *, limit: int =
     if left_out > 0:
         blocks.append(TextBlock(f"[{left_out} more parts of this result were left out]"))
     structured = answer.structured_content
-    if structured is not None and not _says(blocks, structured):
+    if structured is not None and not _has_structured_text(blocks, structured):
         blocks.append(TextBlock(_wire.encode(structured).decode()))
-    content_out = _within(blocks, artifacts, limit)
+    content_out = _limit_text(blocks, artifacts, limit)
     return ToolResult(content_out, is_error=bool(answer.is_error), kind="tool_error" if answer.is_error else None)
 
 
-def _says(blocks: list[ResultBlock], structured: object) -> bool:
+def _has_structured_text(blocks: list[ResultBlock], structured: object) -> bool:
     """True when one of the texts is the structured content in writing, as the protocol recommends."""
     for block in blocks:
         if isinstance(block, TextBlock) and len(block.text) < 1 << 20 and block.text[:1] in '{["-0123456789tfn':
@@ -61,7 +61,7 @@ def _says(blocks: list[ResultBlock], structured: object) -> bool:
     return False
 
 
-def _within(blocks: list[ResultBlock], artifacts: Artifacts, limit: int) -> str | tuple[ResultBlock, ...]:
+def _limit_text(blocks: list[ResultBlock], artifacts: Artifacts, limit: int) -> str | tuple[ResultBlock, ...]:
     """The blocks with at most `limit` characters of text; all of the text is in the artifact."""
     texts = [block.text for block in blocks if isinstance(block, TextBlock)]
     total = sum(map(len, texts))

@@ -15,10 +15,10 @@ from glidepath.models.checks import check_name
 from glidepath.models.citations import anthropic_citation
 from glidepath.models.content import (
     higher_report,
+    iterate_pieces,
+    make_unsupported_error,
     merge_extras,
-    no_setting,
     parse_event,
-    pieces,
     require_text,
     schema_words,
     tools_to_declare,
@@ -130,7 +130,7 @@ class AnthropicModel(VendorModel):
             model = body.pop("model")
             del body["stream"]
             body.setdefault("anthropic_version", self._port.version)
-        headers = _with_beta(client, body)
+        headers = _make_beta_header(client, body)
         create: Any = client.messages.with_streaming_response.create
         return create(model=model, max_tokens=1, messages=(), extra_body=body, extra_headers=headers, **how)
 
@@ -161,9 +161,9 @@ class AnthropicModel(VendorModel):
             else:
                 body["temperature"] = request.temperature
         if request.seed is not None:
-            raise no_setting("Anthropic", "seed")
+            raise make_unsupported_error("Anthropic", "seed")
         if request.logprobs is not None:
-            raise no_setting("Anthropic", "logprobs")
+            raise make_unsupported_error("Anthropic", "logprobs")
         if request.stop_sequences:
             body["stop_sequences"] = [word for word in request.stop_sequences if word.strip()]
             if len(body["stop_sequences"]) < len(request.stop_sequences):
@@ -183,7 +183,7 @@ class AnthropicModel(VendorModel):
 
     def _choice(self, request: ModelRequest) -> str:
         """The tool choice to send: a model that always thinks cannot be forced to call a tool."""
-        if _forces(request) and not claude_can_be_forced(self.name):
+        if _is_forcing(request) and not claude_can_be_forced(self.name):
             self._leave_out("may decide not to call a tool: Anthropic does not force calls on models that think")
             return "auto"
         return request.tool_choice
@@ -193,40 +193,40 @@ class AnthropicModel(VendorModel):
         if THINKS.match(self._bare):
             if effort == "none":
                 self._leave_out("thinks even with reasoning='none': Anthropic does not allow turning it off")
-            return {} if effort in (None, "none") else _adaptive(self._bare, effort)
+            return {} if effort in (None, "none") else _make_adaptive_thinking(self._bare, effort)
         if PAUSES.match(self._bare):
             return {"thinking": _BETWEEN} if effort == "none" else {}
-        off = effort == "none" or (_forces(request) and BEGINS_THINKING.match(self._bare))
+        off = effort == "none" or (_is_forcing(request) and BEGINS_THINKING.match(self._bare))
         return {"thinking": _OFF} if off else {}
 
     def _thinking(self, request: ModelRequest, effort: str | None, cap: int) -> dict[str, Any]:
         """The thinking settings to send. A compacted transcript still has thoughts whose past has changed."""
-        asked = self._depth(request, effort, cap)
+        asked = self._make_thinking_depth(request, effort, cap)
         thinking = asked.get("thinking", {"type": "adaptive"})
         if self.usage_is_billed and _BOUND.match(self._bare) and thinking["type"] == "adaptive":
             return {**asked, "thinking": {**thinking, **_DROPS}}
         return asked
 
-    def _depth(self, request: ModelRequest, effort: str | None, cap: int) -> dict[str, Any]:
+    def _make_thinking_depth(self, request: ModelRequest, effort: str | None, cap: int) -> dict[str, Any]:
         """Thinking as asked for, or off if the endpoint would refuse the request with it."""
         if effort in (None, "none") or THINKS.match(self._bare):
             return self._default_thinking(request, effort)
         if PAUSES.match(self._bare):
-            return _adaptive(self._bare, effort)
+            return _make_adaptive_thinking(self._bare, effort)
         budgeted = _BUDGETED.match(self._bare) is not None
-        why = _no_thinking(request, budgeted=budgeted, fixed=_FIXED.match(self._bare) is not None)
+        why = _explain_no_thinking(request, budgeted=budgeted, fixed=_FIXED.match(self._bare) is not None)
         if why:
             self._leave_out(f"does not think in a request {why}: Anthropic refuses both together")
             return {"thinking": _OFF}
         if not budgeted:
-            return _adaptive(self._bare, effort)
+            return _make_adaptive_thinking(self._bare, effort)
         budget = min(_BUDGETS.get(effort or "", _BUDGETS["medium"]), cap // 2)
         if budget < LEAST_BUDGET:
             return {"thinking": _OFF}  # the cap is too small for thoughts and an answer
         return {"thinking": {"type": "enabled", "budget_tokens": budget}}
 
 
-def _adaptive(name: str, effort: str | None) -> dict[str, Any]:
+def _make_adaptive_thinking(name: str, effort: str | None) -> dict[str, Any]:
     """Thinking at a depth the model chooses, within an effort it accepts."""
     word = _EFFORTS.get(effort or "", effort)
     if word == "xhigh" and _NO_XHIGH.match(name):
@@ -234,7 +234,7 @@ def _adaptive(name: str, effort: str | None) -> dict[str, Any]:
     return {"thinking": {"type": "adaptive", "display": "summarized"}, "output_config": {"effort": word}}
 
 
-def _with_beta(client: ClaudeClient, body: Mapping[str, Any]) -> dict[str, str] | None:
+def _make_beta_header(client: ClaudeClient, body: Mapping[str, Any]) -> dict[str, str] | None:
     """The header that a setting of the body needs, besides those the client has."""
     thinking = body.get("thinking")
     if not isinstance(thinking, Mapping) or "block_binding" not in thinking:
@@ -280,14 +280,14 @@ def _tool(tool: ToolSpec, closed: object) -> dict[str, Any]:
     return made if closed is None else {**made, "input_schema": closed, "strict": True}
 
 
-def _forces(request: ModelRequest) -> bool:
+def _is_forcing(request: ModelRequest) -> bool:
     """Whether the tool choice forces a call."""
     return bool(tools_to_declare(request)) and request.tool_choice not in ("auto", "none")
 
 
-def _no_thinking(request: ModelRequest, *, budgeted: bool, fixed: bool) -> str:
+def _explain_no_thinking(request: ModelRequest, *, budgeted: bool, fixed: bool) -> str:
     """Why this request cannot have thinking; empty when it can."""
-    if _forces(request):
+    if _is_forcing(request):
         return "whose tool_choice forces a call"
     if request.temperature not in (None, 1) and not fixed:
         return "with a temperature other than 1"
@@ -300,7 +300,7 @@ def _loop_without_thoughts(transcript: Sequence[Message]) -> bool:
     """Whether calls of the tool loop in progress came without thoughts: another vendor's model made them."""
     for message in reversed(transcript):
         if isinstance(message, AssistantMessage):
-            kinds = [piece.get("type") if kind == "item" else kind for kind, piece in pieces(message, VENDOR)]
+            kinds = [piece.get("type") if kind == "item" else kind for kind, piece in iterate_pieces(message, VENDOR)]
             if kinds and message.tool_calls and kinds[0] not in THOUGHTS:
                 return True
         elif isinstance(message, UserMessage) and not message.internal:

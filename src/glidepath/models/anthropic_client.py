@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from glidepath.errors import ConfigurationError, require_extra
-from glidepath.models.checks import check_headers, check_key, check_url, site
+from glidepath.models.checks import check_headers, check_key, check_url, displayable_address
 from glidepath.models.clients import Clients, sdk_options
 from glidepath.models.faults import Faults
 from glidepath.models.hosts import find_host, key_advice
-from glidepath.sdk_privates import with_platform
+from glidepath.sdk_privates import set_platform_header
 
 if TYPE_CHECKING:
     from anthropic import AsyncAnthropic, AsyncAnthropicBedrock, AsyncAnthropicVertex
@@ -60,16 +60,16 @@ class AnthropicPort:
         """The version of the interface, where it is part of the body."""
         self.vendor = SHOWN.get(self.host.name, "Anthropic")
         url = str(first.base_url)
-        self.billed = self.host.owns(url)
+        self.billed = self.host.is_own_address(url)
         names = ("api_key", "auth_token", "access_token", "aws_secret_key", "aws_session_token")
         secrets = [api_key, *[getattr(first, name, None) for name in names], *(headers or {}).values()]
         advice = key_advice(self.host, given=api_key is not None or client is not None)
-        self.faults = Faults(f"{self.host.name}:{name} at {site(url)}", secrets, advice)
+        self.faults = Faults(f"{self.host.name}:{name} at {displayable_address(url)}", secrets, advice)
 
 
 def _client(host: str, key: str | None, base_url: str | None, headers: Mapping[str, str] | None) -> Any:
     if host == "anthropic":
-        return _direct(key, base_url, headers)
+        return _make_direct_client(key, base_url, headers)
     from glidepath.models.clouds import CLAUDE
 
     return CLAUDE[host](key, base_url, headers)
@@ -83,10 +83,10 @@ def claude_sdk(extra: str) -> Any:
 def prepare_client(client: ClaudeClient) -> ClaudeClient:
     """The client, checked and ready."""
     check_url(str(client.base_url))
-    return with_platform(client, "anthropic")
+    return set_platform_header(client, "anthropic")
 
 
-def _direct(key: str | None, base_url: str | None, headers: Mapping[str, str] | None) -> Any:
+def _make_direct_client(key: str | None, base_url: str | None, headers: Mapping[str, str] | None) -> Any:
     sdk = claude_sdk("anthropic")
     try:
         options = sdk_options(sdk, {**_VERSION, **(headers or {})})

@@ -62,7 +62,7 @@ def check_block(block: ImageBlock | FileBlock, takes: Takes) -> None:
             raise RejectedError(f"{takes.vendor} fetches a {kind} from {known} only: url={block.url!r:.100}")
 
 
-def in_result(block: object, write: Callable[[Any], dict[str, Any]]) -> dict[str, Any]:
+def write_result_block(block: object, write: Callable[[Any], dict[str, Any]]) -> dict[str, Any]:
     """A block of a tool's result; a file or picture that this vendor does not accept becomes a text that says so.
 
     A prompt would be rejected instead. But the tool has already run, and the model must continue.
@@ -76,14 +76,14 @@ def in_result(block: object, write: Callable[[Any], dict[str, Any]]) -> dict[str
         return {"text": f"[the file{named} was left out: {error}]"}
 
 
-def apart(message: ToolResultMessage, write: Callable[[Any], dict[str, Any]]) -> list[dict[str, Any]]:
+def write_attachments_apart(message: ToolResultMessage, write: Callable[[Any], dict[str, Any]]) -> list[dict[str, Any]]:
     """The pictures and files of a result, for a vendor whose results are text only, behind a text that names them."""
     if isinstance(message.content, str):
         return []
     blocks = [block for block in message.content if not isinstance(block, TextBlock)]
     what = "Files" if any(isinstance(block, FileBlock) for block in blocks) else "Images"
     label = {"text": f"{what} from the result of {message.tool_name} ({message.call_id}):"}
-    return [label, *[in_result(block, write) for block in blocks]] if blocks else []
+    return [label, *[write_result_block(block, write) for block in blocks]] if blocks else []
 
 
 def base64_of(block: ImageBlock | FileBlock) -> str:

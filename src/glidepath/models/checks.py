@@ -55,14 +55,14 @@ def check_headers(headers: object) -> None:
             raise ConfigurationError(f"headers: the value of {name!r:.60} must be printable ASCII text")
 
 
-def at_home(url: str, host: str) -> bool:
+def is_vendor_address(url: str, host: str) -> bool:
     """Whether an address is the vendor's own, where the reported usage is what is billed."""
     parts = urlsplit(url)
     name = parts.hostname or ""
     return parts.scheme == "https" and (name == host or (host.startswith(".") and name.endswith(host)))
 
 
-def site(url: str) -> str:
+def displayable_address(url: str) -> str:
     """The address as it may be shown: scheme, host and port."""
     parts = urlsplit(url)
     port = f":{parts.port}" if parts.port else ""

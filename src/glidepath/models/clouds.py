@@ -9,15 +9,15 @@ from typing import Any
 
 from glidepath.errors import ConfigurationError, install_line
 from glidepath.models.anthropic_client import SHOWN, claude_sdk, prepare_client
-from glidepath.models.checks import check_key, check_url, site
+from glidepath.models.checks import check_key, check_url, displayable_address
 from glidepath.models.clients import sdk_options
-from glidepath.models.hosts import HOSTS, own_key, setting
+from glidepath.models.hosts import HOSTS, find_key, read_variable
 
 
 def _bedrock(key: str | None, base_url: str | None, headers: Mapping[str, str] | None) -> Any:
     sdk = claude_sdk("bedrock")
     _check_foreign("bedrock", key, base_url)
-    region = setting("AWS_REGION") or setting("AWS_DEFAULT_REGION")
+    region = read_variable("AWS_REGION") or read_variable("AWS_DEFAULT_REGION")
     try:
         client = sdk.AsyncAnthropicBedrock(
             api_key=key,
@@ -40,7 +40,7 @@ def _bedrock(key: str | None, base_url: str | None, headers: Mapping[str, str] |
 def _vertex(key: str | None, base_url: str | None, headers: Mapping[str, str] | None) -> Any:
     sdk = claude_sdk("vertex")
     _check_foreign("vertex", key, base_url)
-    project = setting("ANTHROPIC_VERTEX_PROJECT_ID") or setting("GOOGLE_CLOUD_PROJECT")
+    project = read_variable("ANTHROPIC_VERTEX_PROJECT_ID") or read_variable("GOOGLE_CLOUD_PROJECT")
     if project is None:
         raise ConfigurationError(
             "Vertex AI needs a project: set the environment variable GOOGLE_CLOUD_PROJECT "
@@ -49,7 +49,7 @@ def _vertex(key: str | None, base_url: str | None, headers: Mapping[str, str] | 
     if key is None and (find_spec("google") is None or find_spec("google.auth") is None):
         raise ConfigurationError(f"Vertex AI needs the google-auth package: {install_line('vertex')}")
     client = sdk.AsyncAnthropicVertex(
-        region=setting("CLOUD_ML_REGION") or setting("GOOGLE_CLOUD_LOCATION") or "global",
+        region=read_variable("CLOUD_ML_REGION") or read_variable("GOOGLE_CLOUD_LOCATION") or "global",
         project_id=project,
         access_token=key,
         base_url=base_url,
@@ -61,9 +61,10 @@ def _vertex(key: str | None, base_url: str | None, headers: Mapping[str, str] | 
 def _check_foreign(name: str, key: str | None, base_url: str | None) -> None:
     """Refuse to send the environment's credentials to an address that is not the cloud's."""
     host = HOSTS[name]
-    if key is None and base_url is not None and not host.owns(base_url):
+    if key is None and base_url is not None and not host.is_own_address(base_url):
         raise ConfigurationError(
-            f"credentials for {SHOWN[name]} are not sent to another address ({site(base_url)}): pass api_key="
+            f"credentials for {SHOWN[name]} are not sent to another address ({displayable_address(base_url)}): "
+            "pass api_key="
         )
 
 
@@ -73,7 +74,7 @@ CLAUDE = {"bedrock": _bedrock, "vertex": _vertex}
 def azure_client(openai: ModuleType, key: str | None, base_url: str | None, options: dict[str, Any]) -> Any:
     """Azure by OPENAI_API_VERSION where that is set, else by its version-free address (/openai/v1)."""
     host = HOSTS["azure"]
-    endpoint = (base_url or setting("AZURE_OPENAI_ENDPOINT") or "").rstrip("/")
+    endpoint = (base_url or read_variable("AZURE_OPENAI_ENDPOINT") or "").rstrip("/")
     if not endpoint:
         raise ConfigurationError(
             "Azure needs the address of your resource: set the environment variable AZURE_OPENAI_ENDPOINT to "
@@ -82,11 +83,11 @@ def azure_client(openai: ModuleType, key: str | None, base_url: str | None, opti
     check_url(endpoint)
     token = None
     if key is None and base_url is None:
-        key = setting(host.key)  # both the endpoint and the key come from the user's environment
-        token = None if key else setting("AZURE_OPENAI_AD_TOKEN")
+        key = read_variable(host.key)  # both the endpoint and the key come from the user's environment
+        token = None if key else read_variable("AZURE_OPENAI_AD_TOKEN")
     if key is None and token is None:
-        key = own_key(host, endpoint, None)
-    version = setting("OPENAI_API_VERSION")
+        key = find_key(host, endpoint, None)
+    version = read_variable("OPENAI_API_VERSION")
     if version is not None:
         made = {"azure_endpoint": endpoint.removesuffix("/openai/v1"), "api_version": version}
         return openai.AsyncAzureOpenAI(api_key=key, azure_ad_token=token, **made, **options)
@@ -96,7 +97,7 @@ def azure_client(openai: ModuleType, key: str | None, base_url: str | None, opti
 
 def mantle_address() -> str:
     """Where Bedrock serves models other than Claude, by chat completions."""
-    region = setting("AWS_REGION") or setting("AWS_DEFAULT_REGION")
+    region = read_variable("AWS_REGION") or read_variable("AWS_DEFAULT_REGION")
     if region is None:
         raise ConfigurationError("Bedrock needs a region: set the environment variable AWS_REGION")
     return f"https://bedrock-mantle.{region}.api.aws/v1"

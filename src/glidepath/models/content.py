@@ -47,7 +47,7 @@ def encode_held_item(item: Mapping[str, Any], *, text: int, calls: int, cites: S
     return _wire.encode({"at": [text, calls], "item": item, **cited}).decode()
 
 
-def pieces(message: AssistantMessage, vendor: str) -> Iterator[tuple[str, Any]]:
+def iterate_pieces(message: AssistantMessage, vendor: str) -> Iterator[tuple[str, Any]]:
     """A reply in the order it was written: ("text", str), ("call", ToolCall) and ("item", dict) of this vendor only."""
     text, calls = message.text, message.tool_calls
     said = done = 0
@@ -144,7 +144,7 @@ def check_stops(vendor: str, words: Sequence[str], most: int | None) -> None:
         raise RejectedError(f"{vendor} takes at most {most} stop_sequences, and there are {len(words)}: remove some")
 
 
-def no_setting(vendor: str, name: str, hint: str = "") -> RejectedError:
+def make_unsupported_error(vendor: str, name: str, hint: str = "") -> RejectedError:
     """The error for a setting that a vendor does not have, raised before the call."""
     return RejectedError(f"{vendor} has no {name}: remove the setting{f', or {hint}' if hint else ''}")
 
@@ -218,7 +218,7 @@ class VendorReply:
         """A piece of visible text."""
         self.silent = False
         if self._half or not require_text(text).isascii():
-            text = self._whole(text)
+            text = self._join_surrogates(text)
         self.text += len(text)
         return TextDelta(text)
 
@@ -231,7 +231,7 @@ class VendorReply:
         self.silent = False
         return ThinkingDelta(clean(require_text(text)))
 
-    def _whole(self, text: str) -> str:
+    def _join_surrogates(self, text: str) -> str:
         """The text joined to the surrogate that came before it, and without a lone one at its end."""
         text, self._half = self._half + require_text(text), ""
         if "\ud800" <= text[-1:] <= "\udbff":

@@ -110,7 +110,7 @@ class Faults:
             body = getattr(error, "body", None)
             body = getattr(error, "details", None) if body is None else body
             return self.refusal(status, body, headers, str(getattr(error, "message", None) or error))
-        return self._transport(error)
+        return self._make_transport_error(error)
 
     def make_unsent_error(self, error: BaseException) -> ModelError:
         """The error for an exception before any answer: retrying does not help a request that cannot be written."""
@@ -123,7 +123,7 @@ class Faults:
         """The error for an HTTP status with a body, or for an error event in mid-stream."""
         inner = _inner(body)
         message = _message(inner) or text
-        status = _within(inner) if status is None else status
+        status = _status_in_stream(inner) if status is None else status
         codes = [str(inner[field]).lower() for field in ("code", "type", "status") if inner.get(field)]
         codes = [self.clean(code, 60) for code in codes if not code.isdigit()]
         details = inner.get("details")
@@ -143,7 +143,7 @@ class Faults:
             return RejectedError(f"{what} (the server redirects: check base_url)")
         return kind(what)
 
-    def _transport(self, error: BaseException) -> ModelError:
+    def _make_transport_error(self, error: BaseException) -> ModelError:
         causes = list(_chain(error))
         for cause in causes:
             if isinstance(cause, ssl.SSLCertVerificationError):
@@ -191,7 +191,7 @@ def _is_status(number: object) -> TypeGuard[int]:
     return type(number) is int and 300 <= number < 600  # noqa: PLR2004 - the statuses of HTTP
 
 
-def _within(inner: Mapping[str, Any]) -> int | None:
+def _status_in_stream(inner: Mapping[str, Any]) -> int | None:
     """The status that an error names in a stream that began well, as gateways do."""
     code = inner.get("code")
     if str(inner.get("type")).lower() in _REFUSALS:

@@ -28,7 +28,7 @@ from glidepath.models.content import (
 from glidepath.models.exchange import run_out
 from glidepath.models.faults import Faults
 from glidepath.models.formats.google_contents import VENDOR, google_contents
-from glidepath.models.hosts import find_host, key_advice, own_key, setting
+from glidepath.models.hosts import find_host, find_key, key_advice, read_variable
 from glidepath.models.names import make_legal_name
 from glidepath.models.sse import Lines
 from glidepath.models.thinkers import LEVELED, UNTHINKING
@@ -106,14 +106,14 @@ class GoogleModel(VendorModel):
             clients = Clients(lambda: _Linked(client, None), ours=False)
         else:
             vertex = served.name == "vertex"
-            if vertex and base_url is not None and not served.owns(base_url):
-                own_key(served, base_url, api_key)  # credentials are not sent to another address
+            if vertex and base_url is not None and not served.is_own_address(base_url):
+                find_key(served, base_url, api_key)  # credentials are not sent to another address
             clients = Clients(lambda: _client(api_key, base_url, headers, vertex=vertex))
         key, address, on_vertex = google_connection(clients.peek().client)
-        self.usage_is_billed = served.owns(address)
+        self.usage_is_billed = served.is_own_address(address)
         self.host = "vertex" if on_vertex else served.name
         advice = key_advice(find_host(self.host), given=api_key is not None or client is not None)
-        if not (api_key or client) and self.host == "google" and key and key == setting("GOOGLE_API_KEY"):
+        if not (api_key or client) and self.host == "google" and key and key == read_variable("GOOGLE_API_KEY"):
             advice = advice.replace("GEMINI_API_KEY", "GOOGLE_API_KEY")  # the SDK took the key from there
         faults = Faults(f"{self.host}:{name}", [key, api_key, *(headers or {}).values()], advice)
         super().__init__(name, context_window, clients, faults)
@@ -298,10 +298,10 @@ def _place(*, vertex: bool, key: str | None) -> dict[str, Any]:
     """Project and location for a `vertex:` model; a Vertex AI key needs neither."""
     if not vertex or key is not None:
         return {}
-    project = setting("GOOGLE_CLOUD_PROJECT")
+    project = read_variable("GOOGLE_CLOUD_PROJECT")
     if project is None:
         raise ConfigurationError("Vertex AI needs a project: set the environment variable GOOGLE_CLOUD_PROJECT")
-    return {"project": project, "location": setting("GOOGLE_CLOUD_LOCATION") or "global"}
+    return {"project": project, "location": read_variable("GOOGLE_CLOUD_LOCATION") or "global"}
 
 
 def _choice(choice: str, *, held: bool) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from glidepath._wire import Value, replace
 from glidepath.errors import ConfigurationError
 from glidepath.models.attached import SOUNDS, Takes
-from glidepath.models.checks import at_home
+from glidepath.models.checks import is_vendor_address
 
 _DOCUMENTS = ("application/", "text/")
 
@@ -85,9 +85,9 @@ class ModelHost(Value, frozen=True, kw_only=True):
     """Its name in the genai-prices data."""
     quirks: Quirks = Quirks()
 
-    def owns(self, url: str) -> bool:
+    def is_own_address(self, url: str) -> bool:
         """Whether an address is this host's own."""
-        return any(at_home(url, site) for site in self.sites)
+        return any(is_vendor_address(url, site) for site in self.sites)
 
 
 _LEVELS = ("low", "medium", "high")
@@ -335,14 +335,14 @@ def find_host(name: object) -> ModelHost:
     return HOSTS[name]
 
 
-def own_key(host: ModelHost, url: str, api_key: str | None) -> str | None:
+def find_key(host: ModelHost, url: str, api_key: str | None) -> str | None:
     """The key for an address: the one given, else the host's from the environment, for its own addresses only.
 
     Only this function reads keys that the SDKs do not know. Raises `ConfigurationError` when a key is needed.
     """
     if api_key is not None or not host.key:
         return api_key
-    if not host.owns(url):
+    if not host.is_own_address(url):
         raise ConfigurationError(
             f"{host.key} is sent to {' and '.join(_format_site(site) for site in host.sites)} only, and this is "
             "another "
@@ -367,7 +367,7 @@ def key_advice(host: ModelHost, *, given: bool, sent: bool = True) -> str:
     return f"check the model name and the key ({where})"
 
 
-def matches(pattern: str, name: str) -> bool:
+def matches_model(pattern: str, name: str) -> bool:
     """Whether a model's name, without its vendor, matches a pattern at its start."""
     return bool(pattern) and re.match(pattern, name.rpartition("/")[2]) is not None
 
@@ -377,7 +377,7 @@ _SCALE = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
 
 def effort_for(quirks: Quirks, name: str, effort: str) -> str | None:
     """The nearest effort that this model accepts; None if it accepts none."""
-    if matches(quirks.no_effort, name):
+    if matches_model(quirks.no_effort, name):
         return None
     bare = name.rpartition("/")[2]
     words = next((words for pattern, words in quirks.efforts if re.match(pattern, bare)), ())
@@ -390,20 +390,20 @@ def effort_for(quirks: Quirks, name: str, effort: str) -> str | None:
 
 def takes_temperature(quirks: Quirks, name: str, reasoning: str | None) -> bool:
     """Whether to send a temperature: a model that reasons refuses it, unless reasoning can be turned off."""
-    return not matches(quirks.fixed, name) or (
-        matches(quirks.calm, name) and reasoning is not None and effort_for(quirks, name, reasoning) == "none"
+    return not matches_model(quirks.fixed, name) or (
+        matches_model(quirks.calm, name) and reasoning is not None and effort_for(quirks, name, reasoning) == "none"
     )
 
 
-def tells_probabilities(quirks: Quirks, name: str, reasoning: str | None) -> bool:
+def has_probabilities(quirks: Quirks, name: str, reasoning: str | None) -> bool:
     """Whether a model reports the probabilities of its tokens: one that reasons does not."""
-    if not quirks.logprobs or not matches(quirks.no_logprobs, name):
+    if not quirks.logprobs or not matches_model(quirks.no_logprobs, name):
         return quirks.logprobs
     # The calm ones reason only if they are told to.
-    return matches(quirks.calm, name) and (reasoning is None or effort_for(quirks, name, reasoning) == "none")
+    return matches_model(quirks.calm, name) and (reasoning is None or effort_for(quirks, name, reasoning) == "none")
 
 
-def setting(variable: str) -> str | None:
+def read_variable(variable: str) -> str | None:
     """The value of an environment variable; None if it is missing or empty."""
     return os.environ.get(variable) or None
 

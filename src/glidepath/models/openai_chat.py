@@ -12,8 +12,8 @@ from glidepath.models.citations import chat_citation
 from glidepath.models.content import (
     check_stops,
     higher_report,
+    make_unsupported_error,
     merge_extras,
-    no_setting,
     parse_event,
     schema_words,
     tool_choice_to_send,
@@ -23,7 +23,7 @@ from glidepath.models.content import (
 from glidepath.models.exchange import Reader
 from glidepath.models.faults import Faults
 from glidepath.models.formats.chat_messages import VENDOR, chat_messages
-from glidepath.models.hosts import HOSTS, Quirks, effort_for, matches
+from glidepath.models.hosts import HOSTS, Quirks, effort_for, matches_model
 from glidepath.models.names import make_legal_name
 from glidepath.models.openai_client import OpenAIModel, make_output_format
 from glidepath.models.strictness import strict_parameters
@@ -97,8 +97,8 @@ class OpenAIChatModel(OpenAIModel):
         if request.seed is not None:
             body[quirks.seed] = request.seed
         if request.stop_sequences:
-            if matches(quirks.no_stop, self.name):
-                raise no_setting(f"{self.host}:{self.name}", "stop_sequences")
+            if matches_model(quirks.no_stop, self.name):
+                raise make_unsupported_error(f"{self.host}:{self.name}", "stop_sequences")
             check_stops(self.host, request.stop_sequences, quirks.most_stops)
             body["stop"] = list(request.stop_sequences)
         if request.logprobs is not None:
@@ -128,7 +128,7 @@ class OpenAIChatModel(OpenAIModel):
     def _reasoning(self, request: ModelRequest) -> str | None:
         """The effort to ask for. If tools and reasoning are refused together, reasoning gives way."""
         quirks, effort = self._quirks, request.reasoning
-        if not tools_to_declare(request) or not matches(quirks.plain_tools, self.name):
+        if not tools_to_declare(request) or not matches_model(quirks.plain_tools, self.name):
             return effort
         if effort_for(quirks, self.name, "none") != "none":
             return effort  # reasoning cannot be turned off: the endpoint decides

@@ -7,23 +7,23 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from urllib.parse import urlsplit
 
 from glidepath.errors import ConfigurationError, require_extra
-from glidepath.models.checks import check_headers, check_key, check_name, check_url, site
+from glidepath.models.checks import check_headers, check_key, check_name, check_url, displayable_address
 from glidepath.models.clients import Clients, sdk_options
-from glidepath.models.content import no_setting
+from glidepath.models.content import make_unsupported_error
 from glidepath.models.faults import Faults
 from glidepath.models.hosts import (
     HOSTS,
     ModelHost,
     Quirks,
     find_host,
+    find_key,
+    has_probabilities,
     key_advice,
-    own_key,
     takes_temperature,
-    tells_probabilities,
 )
-from glidepath.models.strictness import strict
+from glidepath.models.strictness import make_strict
 from glidepath.models.vendor_model import VendorModel
-from glidepath.sdk_privates import with_platform
+from glidepath.sdk_privates import set_platform_header
 from glidepath.spi import ModelRequest
 
 if TYPE_CHECKING:
@@ -70,10 +70,10 @@ class OpenAIModel(VendorModel):
             clients = Clients(lambda: _client(named, api_key, base_url, headers))
         first = clients.peek()
         url = str(first.base_url)
-        served = _actual(named, first, url)
+        served = _find_actual_host(named, first, url)
         self.host = served.name
         self.provider = served.prices or self.provider
-        self.usage_is_billed = served.owns(url)
+        self.usage_is_billed = served.is_own_address(url)
         self._quirks = self._adapt_quirks(served.quirks)
         secrets = [api_key, first.api_key, getattr(first, "admin_api_key", None), *(headers or {}).values()]
         given = api_key is not None or client is not None
@@ -81,7 +81,7 @@ class OpenAIModel(VendorModel):
         if urlsplit(url).path in ("", "/"):
             advice += "; most addresses end in /v1, and this one has no path"
         shown = self.usual if own else named.name
-        who = f"{'openai' if shown == 'openai-responses' else shown}:{name} at {site(url)}"
+        who = f"{'openai' if shown == 'openai-responses' else shown}:{name} at {displayable_address(url)}"
         faults = Faults(who, [key for key in secrets if key != _NO_KEY], advice)
         super().__init__(name, context_window, clients, faults)
 
@@ -91,8 +91,8 @@ class OpenAIModel(VendorModel):
 
     def _sampling(self, request: ModelRequest) -> dict[str, Any]:
         """The temperature, unless the model refuses one; raises `RejectedError` for probabilities it cannot report."""
-        if request.logprobs is not None and not tells_probabilities(self._quirks, self.name, request.reasoning):
-            raise no_setting(f"{self.host}:{self.name}", "logprobs")
+        if request.logprobs is not None and not has_probabilities(self._quirks, self.name, request.reasoning):
+            raise make_unsupported_error(f"{self.host}:{self.name}", "logprobs")
         if request.temperature is None:
             return {}
         if takes_temperature(self._quirks, self.name, request.reasoning):
@@ -107,14 +107,14 @@ def make_output_format(wanted: Mapping[str, Any]) -> dict[str, Any]:
     """An output schema as OpenAI takes it: with a name, in strict form if that is possible."""
     title = str(wanted.get("title") or wanted.get("$ref", "").rpartition("/")[2] or "answer")
     name = "".join([char if char.isascii() and (char.isalnum() or char in "-_") else "_" for char in title])[:64]
-    schema, closed = strict(wanted)
+    schema, closed = make_strict(wanted)
     return {"name": name, "schema": schema if closed else wanted, "strict": closed}
 
 
-def _actual(named: ModelHost, client: object, url: str) -> ModelHost:
+def _find_actual_host(named: ModelHost, client: object, url: str) -> ModelHost:
     """The host behind an address: your own client may point to Azure, OPENAI_BASE_URL anywhere."""
     azure = HOSTS["azure"]
-    if azure.owns(url) or "Azure" in type(client).__name__:
+    if azure.is_own_address(url) or "Azure" in type(client).__name__:
         return azure
     if named.key == "OPENAI_API_KEY" and urlsplit(url).hostname != OPENAI_HOST:
         return HOSTS["openai-compatible"]
@@ -151,9 +151,9 @@ def _client(host: ModelHost, key: str | None, base_url: str | None, headers: Map
 
             base_url = mantle_address()
         base_url = base_url or host.address or None
-        key = own_key(host, base_url or "", key)
+        key = find_key(host, base_url or "", key)
         # Most private servers want no key.
         client = openai.AsyncOpenAI(api_key=key or _NO_KEY, base_url=base_url, **options)
     check_key(client.api_key, host.key or "api_key")
     check_url(str(client.base_url))
-    return with_platform(client, "openai")
+    return set_platform_header(client, "openai")

@@ -9,8 +9,8 @@ from glidepath.messages import Citation, Delta, ToolCallDelta
 from glidepath.models.citations import responses_citation
 from glidepath.models.content import (
     dollars_in,
+    make_unsupported_error,
     merge_extras,
-    no_setting,
     parse_event,
     require_text,
     tool_choice_to_send,
@@ -69,9 +69,9 @@ class OpenAIResponsesModel(OpenAIModel):
             body["include"] = [*body.get("include", ()), "message.output_text.logprobs"]
             body["top_logprobs"] = request.logprobs
         if request.stop_sequences:
-            raise no_setting("OpenAI Responses", "stop_sequences", "use openai-chat:")
+            raise make_unsupported_error("OpenAI Responses", "stop_sequences", "use openai-chat:")
         if request.seed is not None:
-            raise no_setting("OpenAI Responses", "seed", "use openai-chat:")
+            raise make_unsupported_error("OpenAI Responses", "seed", "use openai-chat:")
         if tools := tools_to_declare(request):
             body["tools"] = [_tool(tool, request) for tool in tools]
             choice = tool_choice_to_send(request)

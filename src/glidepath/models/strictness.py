@@ -9,13 +9,13 @@ from glidepath import _wire
 from glidepath.spi import ModelRequest, ToolSpec
 
 
-def strict(schema: object) -> tuple[Any, bool]:
+def make_strict(schema: object) -> tuple[Any, bool]:
     """The schema with every object closed and every field required, and whether that was possible everywhere.
 
     The model then fills in fields with defaults, too. A mapping with free keys cannot be closed.
     """
     if isinstance(schema, Sequence) and not isinstance(schema, str):
-        parts = [strict(part) for part in schema]
+        parts = [make_strict(part) for part in schema]
         return [part for part, _ in parts], all(closed for _, closed in parts)
     if not isinstance(schema, Mapping):
         return schema, True
@@ -24,7 +24,7 @@ def strict(schema: object) -> tuple[Any, bool]:
         if key == "default":
             continue
         if key in {"properties", "$defs", "definitions"} and isinstance(value, Mapping):
-            inner = {name: strict(part) for name, part in value.items()}
+            inner = {name: make_strict(part) for name, part in value.items()}
             made[key] = {name: part for name, (part, _) in inner.items()}
             closed = closed and all(fine for _, fine in inner.values())
         elif key in {"enum", "const", "required", "examples"}:
@@ -33,7 +33,7 @@ def strict(schema: object) -> tuple[Any, bool]:
             continue
         else:
             key = "anyOf" if key == "oneOf" else key  # noqa: PLW2901 - the only choice that can be enforced
-            made[key], fine = strict(value)
+            made[key], fine = make_strict(value)
             closed = closed and fine
     if schema.get("type") == "object":
         closed = closed and "properties" in schema and schema.get("additionalProperties", False) is False
@@ -53,7 +53,7 @@ def strict_parameters(tool: ToolSpec, request: ModelRequest) -> Any:
     """The parameters of a tool in strict form; None if they should not or cannot be enforced."""
     if not (request.strict_tools if tool.strict is None else tool.strict):
         return None
-    closed, fine = strict(tool.parameters)
+    closed, fine = make_strict(tool.parameters)
     return closed if fine and not _has_keyword(tool.parameters, _UNSTRICT) else None
 
 
@@ -109,8 +109,8 @@ class Grammar:
 
     def output(self, schema: Mapping[str, Any]) -> Any:
         """An output schema in strict form; None if it cannot be enforced."""
-        closed, fine = strict(schema)
-        return self._within(closed) if fine and not _has_keyword(schema, _UNSTRICT) else None
+        closed, fine = make_strict(schema)
+        return self._strict_within_limits(closed) if fine and not _has_keyword(schema, _UNSTRICT) else None
 
     def parameters(self, tool: ToolSpec, request: ModelRequest) -> Any:
         """The parameters of a tool in strict form; None if they are not enforced."""
@@ -120,27 +120,27 @@ class Grammar:
         if not self.tools:
             self.left_out = True
             return None
-        bound = self._within(closed)
+        bound = self._strict_within_limits(closed)
         self.tools -= bound is not None
         return bound
 
-    def _within(self, schema: dict[str, Any]) -> Any:
-        unions = _unions(schema)
-        if unions > self.unions or _recursive(schema):
+    def _strict_within_limits(self, schema: dict[str, Any]) -> Any:
+        unions = _count_unions(schema)
+        if unions > self.unions or _is_recursive(schema):
             self.left_out = True
             return None
         self.unions -= unions
         return _move_keywords_into_text(schema)
 
 
-def _unions(schema: object) -> int:
+def _count_unions(schema: object) -> int:
     if isinstance(schema, Mapping):
         own = "anyOf" in schema or isinstance(schema.get("type"), list | tuple)
-        return own + sum([_unions(part) for part in schema.values()])
-    return sum([_unions(part) for part in schema]) if isinstance(schema, list | tuple) else 0
+        return own + sum([_count_unions(part) for part in schema.values()])
+    return sum([_count_unions(part) for part in schema]) if isinstance(schema, list | tuple) else 0
 
 
-def _recursive(schema: Mapping[str, Any]) -> bool:
+def _is_recursive(schema: Mapping[str, Any]) -> bool:
     """Whether a definition refers to itself, directly or not."""
     definitions = schema.get("$defs") or {}
     reached = {name: _references(part) for name, part in definitions.items()}

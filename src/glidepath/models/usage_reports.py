@@ -83,12 +83,12 @@ def gemini_usage(given: object) -> Usage:
 def gemini_media(given: object) -> Media:
     """Sound and pictures, which have prices of their own. Of what a tool at the provider has read, too."""
     return Media(
-        audio_input=_of_kind(given, "AUDIO", "prompt_tokens_details", "tool_use_prompt_tokens_details"),
-        audio_cached=_of_kind(given, "AUDIO", "cache_tokens_details"),
-        audio_output=_of_kind(given, "AUDIO", "candidates_tokens_details"),
-        image_input=_of_kind(given, "IMAGE", "prompt_tokens_details", "tool_use_prompt_tokens_details"),
-        image_cached=_of_kind(given, "IMAGE", "cache_tokens_details"),
-        image_output=_of_kind(given, "IMAGE", "candidates_tokens_details"),
+        audio_input=_count_media_kind(given, "AUDIO", "prompt_tokens_details", "tool_use_prompt_tokens_details"),
+        audio_cached=_count_media_kind(given, "AUDIO", "cache_tokens_details"),
+        audio_output=_count_media_kind(given, "AUDIO", "candidates_tokens_details"),
+        image_input=_count_media_kind(given, "IMAGE", "prompt_tokens_details", "tool_use_prompt_tokens_details"),
+        image_cached=_count_media_kind(given, "IMAGE", "cache_tokens_details"),
+        image_output=_count_media_kind(given, "IMAGE", "candidates_tokens_details"),
     )
 
 
@@ -108,7 +108,7 @@ def _media(given: Mapping[str, Any], read: str, written: str) -> Media:
     )
 
 
-def _of_kind(given: object, kind: str, *lists: str) -> int:
+def _count_media_kind(given: object, kind: str, *lists: str) -> int:
     entries = [one for name in lists for one in _part(given, name) or ()]
     return sum(count(one, "token_count") for one in entries if _word(_part(one, "modality")).upper() == kind)
 

@@ -97,15 +97,15 @@ class Background:
                 self._registered = True
                 atexit.register(_close, weakref.ref(self))
             if self._thread is None:
-                self._thread = threading.Thread(target=self._work, name="glidepath-otel", daemon=True)
+                self._thread = threading.Thread(target=self._run_jobs, name="glidepath-otel", daemon=True)
                 try:
                     self._thread.start()
                 except RuntimeError:  # no room for one, or the process ends: tried again with the next job
                     self._thread = None
 
-    def _work(self) -> None:
+    def _run_jobs(self) -> None:
         while True:
-            if not self._wake.wait(IDLE) and self._leaves():
+            if not self._wake.wait(IDLE) and self._is_to_end():
                 return
             self._hurry.wait(GATHER)
             self._hurry.clear()
@@ -120,7 +120,7 @@ class Background:
                         _log.warning("a span was lost: %s: %s", type(error).__name__, error)
             self._busy_since = None
 
-    def _leaves(self) -> bool:
+    def _is_to_end(self) -> bool:
         """Whether the thread ends; a job that came in at the last moment keeps it."""
         with self._lock:
             mine, self._thread = self._thread, None

@@ -26,7 +26,7 @@ def context_with(span: trace.Span, outer: Context) -> Context:
     return made
 
 
-def _quickest() -> Callable[[contexts.Context], Any]:
+def _find_quickest_setter() -> Callable[[contexts.Context], Any]:
     """The variable's own `set` where the API keeps contexts in a variable, as it does by default; else `attach`."""
     variable = context_variable()
     if variable is None:
@@ -39,4 +39,4 @@ def _quickest() -> Callable[[contexts.Context], Any]:
         variable.reset(token)
 
 
-enter = _quickest()
+enter = _find_quickest_setter()

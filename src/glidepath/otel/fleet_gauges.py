@@ -49,9 +49,9 @@ async def watch_fleet(fleet: WatchedFleet, *, every: float = 10.0, meter_provide
     meter = (meter_provider or metrics.get_meter_provider()).get_meter("glidepath")
     seen: dict[str, float] = {}
     gauge = meter.create_observable_gauge
-    gauge("glidepath.queue.depth", [partial(_depths, seen)], "{run}", "Runs of the fleet, by state")
-    gauge("glidepath.queue.oldest", [partial(_one, seen, "oldest")], "s", "Age of the oldest run that waits")
-    gauge("glidepath.worker.leases", [partial(_one, seen, "workers")], "{worker}", "Workers that are alive")
+    gauge("glidepath.queue.depth", [partial(_observe_depths, seen)], "{run}", "Runs of the fleet, by state")
+    gauge("glidepath.queue.oldest", [partial(_observe_one, seen, "oldest")], "s", "Age of the oldest run that waits")
+    gauge("glidepath.worker.leases", [partial(_observe_one, seen, "workers")], "{worker}", "Workers that are alive")
     while True:
         try:
             status, workers = await fleet.status(), await fleet.workers()
@@ -69,9 +69,9 @@ async def watch_fleet(fleet: WatchedFleet, *, every: float = 10.0, meter_provide
 _STATES = ("queued", "running", "waiting", "failed")
 
 
-def _depths(seen: dict[str, float], _: CallbackOptions) -> Iterable[Observation]:
+def _observe_depths(seen: dict[str, float], _: CallbackOptions) -> Iterable[Observation]:
     return [Observation(seen[state], {"state": state}) for state in _STATES if state in seen]
 
 
-def _one(seen: dict[str, float], name: str, _: CallbackOptions) -> Iterable[Observation]:
+def _observe_one(seen: dict[str, float], name: str, _: CallbackOptions) -> Iterable[Observation]:
     return [Observation(seen[name])] if name in seen else []

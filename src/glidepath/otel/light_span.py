@@ -4,9 +4,9 @@ The SDK's `start_span` asks a sampler, checks every attribute under a lock and c
 microseconds a span, about as much as a whole turn. With the usual set-up (the SDK's provider as it is, everything below
 a sampled span sampled, batch or simple processors, room for our attributes) none of that has an effect below a run
 whose own span is recorded. A `LightSpan` is a span of the SDK that skips its constructor. When somebody else has
-something to say about it, it becomes what the constructor would have made (`_unfold`); otherwise it goes to the
-processors as it is, when it ends. Anything unusual, and the SDK's tracer makes the spans: `light_tracer` answers None.
-Tests compare both ways.
+something to say about it, it becomes what the constructor would have made (`_become_full_span`); otherwise it goes to
+the processors as it is, when it ends. Anything unusual, and the SDK's tracer makes the spans: `light_tracer` answers
+None. Tests compare both ways.
 
 This is the one module that imports the SDK: import it only where a provider of the SDK is in use. A light span has the
 private parts that a span of the SDK has (`glidepath.sdk_privates`); another version of the SDK gets its own spans.
@@ -50,12 +50,12 @@ _MOST_OURS = 32  # attributes that a span of ours may have
 def light_tracer(provider: object, run: object, background: Background) -> LightTracer | None:
     """What makes light spans below the span of a run; None when only the SDK's own will do."""
     try:
-        return LightTracer(provider, run, background) if _ordinary(provider, run) else None
+        return LightTracer(provider, run, background) if _is_ordinary(provider, run) else None
     except Exception:  # another version of the SDK keeps its things elsewhere
         return None
 
 
-def _ordinary(provider: Any, run: Any) -> bool:
+def _is_ordinary(provider: Any, run: Any) -> bool:
     """Whether this is the SDK's provider with nothing that would look at a span before it ends."""
     if type(provider) is not TracerProvider or not isinstance(run, Span) or run.end_time is not None:
         return False
@@ -65,7 +65,7 @@ def _ordinary(provider: Any, run: Any) -> bool:
         and context.trace_flags.sampled
         and tuple(context) == _layout(context)
         and not counts_spans(run)
-        and _keeps_what_is_sampled(provider.sampler)
+        and _has_parent_sampling(provider.sampler)
         and type(behind) is SynchronousMultiSpanProcessor
         and all(type(one) in (BatchSpanProcessor, SimpleSpanProcessor) for one in processors_of(behind))
         and limits.max_span_attribute_length is None
@@ -77,7 +77,7 @@ def _layout(context: SpanContext) -> tuple[Any, ...]:
     return (context.trace_id, context.span_id, False, context.trace_flags, context.trace_state, True)
 
 
-def _keeps_what_is_sampled(sampler: Any) -> bool:
+def _has_parent_sampling(sampler: Any) -> bool:
     """Whether every span below a sampled one of this process is sampled, too, and as it is."""
     if type(sampler) in (sampling.ParentBased, sampling.ParentBasedTraceIdRatio):
         sampler = below_sampled(sampler)
@@ -203,7 +203,7 @@ class LightSpan(Span):
         above: SpanContext = self._maker.above if self._above is None else self._above.get_span_context()
         return above
 
-    def _unfold(self) -> None:
+    def _become_full_span(self) -> None:
         """Become what the SDK's constructor makes."""
         with _TOUCHING:
             if self._told or self._end_time is not None:
@@ -229,37 +229,37 @@ class LightSpan(Span):
 
     def set_attributes(self, attributes: Mapping[str, AttributeValue]) -> None:
         """Like the SDK's, as are the methods below."""
-        self._unfold()
+        self._become_full_span()
         super().set_attributes(attributes)
 
     def set_attribute(self, key: str, value: AttributeValue) -> None:
         """One attribute."""
-        self._unfold()
+        self._become_full_span()
         super().set_attribute(key, value)
 
     def add_event(self, name: str, attributes: Attributes = None, timestamp: int | None = None) -> None:
         """Something that happened meanwhile."""
-        self._unfold()
+        self._become_full_span()
         super().add_event(name, attributes, timestamp)
 
     def add_link(self, context: SpanContext, attributes: Attributes = None) -> None:
         """Link a related span."""
-        self._unfold()
+        self._become_full_span()
         super().add_link(context, attributes)
 
     def set_status(self, status: Status | StatusCode, description: str | None = None) -> None:
         """How it went."""
-        self._unfold()
+        self._become_full_span()
         super().set_status(status, description)
 
     def update_name(self, name: str) -> None:
         """Another name."""
-        self._unfold()
+        self._become_full_span()
         super().update_name(name)
 
     def end(self, end_time: int | None = None) -> None:
         """It is over."""
-        self._unfold()
+        self._become_full_span()
         super().end(end_time)
 
 

@@ -224,14 +224,14 @@ class Measures:
         }
         self._put(partial(_record_call, self.on, labels, started, settled, error))
 
-    def tool(self, name: str, seconds: float, error: str | None) -> None:
+    def on_tool(self, name: str, seconds: float, error: str | None) -> None:
         """One tool call."""
         labels: Labels = {"gen_ai.operation.name": "execute_tool", "gen_ai.tool.name": clean(name)}
         if error is not None:
             labels["error.type"] = error
         self._put(partial(self.on.tool.record, seconds, labels))
 
-    def landing(self, event: LandingStarted) -> None:
+    def on_landing(self, event: LandingStarted) -> None:
         """A landing."""
         self._put(partial(self.on.landings.add, 1, {"glidepath.cause.source": clean(event.source)}))
 
@@ -243,7 +243,7 @@ class Measures:
         """A retry."""
         self._put(partial(self.on.retries.add, 1, {"gen_ai.request.model": model}))
 
-    def breaker(self, event: BreakerChanged) -> None:
+    def on_breaker(self, event: BreakerChanged) -> None:
         """A breaker."""
         totals = self.on.totals
         with totals.lock:

@@ -72,7 +72,7 @@ def _make_links(note: str | None) -> list[Link]:
     return [Link(found, {"glidepath.link": "resumed"})] if found.is_valid else []
 
 
-def _beside(outer: Context, links: list[Link]) -> Context:
+def _choose_parent_context(outer: Context, links: list[Link]) -> Context:
     """Where a run's span belongs: below the caller's, but never in the trace of the leg it resumes."""
     caller = trace.get_current_span(outer).get_span_context()
     if any(link.context.trace_id == caller.trace_id for link in links):
@@ -80,7 +80,7 @@ def _beside(outer: Context, links: list[Link]) -> Context:
     return outer
 
 
-def _stay(_: Context) -> None:
+def _do_nothing(_: Context) -> None:
     """Leave the current span alone."""
 
 
@@ -125,7 +125,7 @@ class RunSpans:
         self._background = background
         self._measures = measures
         self._writer = None if tracer is None else writer
-        self._enter: Callable[[Context], object] = _stay if tracer is None else enter
+        self._enter: Callable[[Context], object] = _do_nothing if tracer is None else enter
         """Makes a span the current one. Without spans of our own, those of others stay the current ones."""
         self._span: Span = trace.INVALID_SPAN
         self._outer = self._context = Context()
@@ -160,7 +160,7 @@ class RunSpans:
 
     def on_run_started(self, event: RunStarted) -> None:
         """The run is a span below whatever span the caller is in."""
-        self._calls(event.model, event.provider)
+        self._note_model(event.model, event.provider)
         if self._tracer is not None:
             self._start_span(event, self._tracer)
         if self._measures is not None:
@@ -185,7 +185,7 @@ class RunSpans:
         links = _make_links((event.notes or {}).get(self._name)) if event.resumed else []
         self._span = tracer.start_span(
             f"invoke_agent {clean(event.agent_name)}",
-            _beside(self._outer, links),
+            _choose_parent_context(self._outer, links),
             _INTERNAL,
             attributes,
             links,
@@ -257,7 +257,7 @@ class RunSpans:
 
     # --- model calls ------------------------------------------------------------------------------------------
 
-    def _calls(self, model: str, provider: str | None) -> None:
+    def _note_model(self, model: str, provider: str | None) -> None:
         """Which model is called from here on."""
         self._model, self._provider = clean(model), provider_name(provider)
         self._title = f"chat {self._model}"
@@ -383,13 +383,13 @@ class RunSpans:
             "gen_ai.tool.name": name,
             "gen_ai.tool.call.id": call_id,
         }
-        above = self._around(event.call_id) if self._tools else None
+        above = self._find_program_span(event.call_id) if self._tools else None
         span = self._spans.start(f"execute_tool {name}", _INTERNAL, attributes, event.time, above)
         if len(self._tools) < _MOST_TOOLS_LEFT:
             self._tools[event.call_id] = (span, event, attributes)
         self._enter(context_with(span, self._outer))
 
-    def _around(self, call_id: str) -> Span | None:
+    def _find_program_span(self, call_id: str) -> Span | None:
         """The span of the program that makes this call: it is the program's own call with a number behind it."""
         found = self._tools.get(call_id.rpartition(".")[0])
         return None if found is None else found[0]
@@ -397,7 +397,7 @@ class RunSpans:
     def on_tool_ended(self, event: ToolEnded) -> None:
         """It has its result. A call that never started has no span: the run's has an event."""
         found = self._tools.pop(event.call_id, None)
-        above = self._around(event.call_id) if self._tools else None
+        above = self._find_program_span(event.call_id) if self._tools else None
         self._enter(self._context if above is None else context_with(above, self._outer))
         error = None
         if event.result.is_error:
@@ -417,18 +417,18 @@ class RunSpans:
         content = None if self._writer is None else self._call_content(started, event.result.text)
         self._spans.end(span, attributes, ended, error, content)
         if self._measures is not None:
-            self._measures.tool(event.tool_name, event.seconds, error)
+            self._measures.on_tool(event.tool_name, event.seconds, error)
 
     def _call_content(self, started: ToolStarted, result: str | None = None) -> Content | None:
         return None if self._writer is None else partial(self._writer.call, started.arguments, result)
 
     # --- what is worth a mark on the run ------------------------------------------------------------------------
 
-    def landing(self, event: LandingStarted) -> None:
+    def on_landing(self, event: LandingStarted) -> None:
         """The landing."""
         self._mark("glidepath.landing", {"glidepath.cause.source": clean(event.source)}, event)
         if self._measures is not None:
-            self._measures.landing(event)
+            self._measures.on_landing(event)
 
     def guard(self, event: GuardTripped) -> None:
         """A guard acted."""
@@ -436,7 +436,7 @@ class RunSpans:
         if self._measures is not None:
             self._measures.guard(event)
 
-    def constraint(self, event: ConstraintViolated) -> None:
+    def on_constraint(self, event: ConstraintViolated) -> None:
         """A constraint was violated."""
         if not event.skipped:
             marks = {"constraint": clean(event.constraint), "action": event.action.value}
@@ -450,20 +450,20 @@ class RunSpans:
 
     def on_switched(self, event: ModelSwitched) -> None:
         """Another model from here on."""
-        self._calls(event.model, event.provider)
+        self._note_model(event.model, event.provider)
         self._mark("glidepath.model_switched", {"previous": clean(event.previous), "model": self._model}, event)
 
-    def breaker(self, event: BreakerChanged) -> None:
+    def on_breaker(self, event: BreakerChanged) -> None:
         """A breaker changed."""
         self._mark("glidepath.breaker", {"target": clean(event.target), "state": event.state}, event)
         if self._measures is not None:
-            self._measures.breaker(event)
+            self._measures.on_breaker(event)
 
     def on_hook_failed(self, event: HookFailed) -> None:
         """A plugin failed."""
         self._mark("glidepath.hook_failed", {"plugin": clean(event.plugin), "hook": event.hook}, event)
 
-    def approval(self, event: ApprovalRequested) -> None:
+    def on_approval(self, event: ApprovalRequested) -> None:
         """A person must decide."""
         self._mark("glidepath.approval", {"gen_ai.tool.name": clean(event.tool_name)}, event)
 
@@ -488,14 +488,14 @@ class RunSpans:
         AttemptDiscarded: on_discarded,
         ToolStarted: on_tool_started,
         ToolEnded: on_tool_ended,
-        LandingStarted: landing,
+        LandingStarted: on_landing,
         GuardTripped: guard,
-        ConstraintViolated: constraint,
+        ConstraintViolated: on_constraint,
         RetryScheduled: retry,
         ModelSwitched: on_switched,
-        BreakerChanged: breaker,
+        BreakerChanged: on_breaker,
         HookFailed: on_hook_failed,
-        ApprovalRequested: approval,
+        ApprovalRequested: on_approval,
         RunPaused: on_paused,
         ContextShaped: on_shaped,
         RunEnded: on_run_ended,

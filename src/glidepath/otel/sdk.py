@@ -39,7 +39,7 @@ def set_up_sdk() -> None:
         raise ConfigurationError(f"the OpenTelemetry SDK refuses an OTEL_* variable: {error}") from None
     trace.set_tracer_provider(tracers)
     metrics.set_meter_provider(meters)
-    atexit.register(_Farewell(tracers, meters).say)
+    atexit.register(_Farewell(tracers, meters).shut_down)
 
 
 def _providers() -> tuple[Any, Any]:
@@ -107,14 +107,14 @@ class _Farewell:
 
     def __init__(self, *providers: Any) -> None:
         self._providers, self._now = providers, threading.Event()
-        self._thread = threading.Thread(target=self._go, name="glidepath-otel-farewell", daemon=True)
+        self._thread = threading.Thread(target=self._shut_down_when_told, name="glidepath-otel-farewell", daemon=True)
         self._thread.start()
 
-    def _go(self) -> None:
+    def _shut_down_when_told(self) -> None:
         self._now.wait()
         for provider in self._providers:
             provider.shutdown()
 
-    def say(self) -> None:
+    def shut_down(self) -> None:
         self._now.set()
         self._thread.join(FAREWELL)

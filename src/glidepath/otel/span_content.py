@@ -57,7 +57,7 @@ class ContentWriter:
 
     def _arguments(self, arguments: Mapping[str, Any]) -> str:
         """Every text in them is redacted before JSON writes it with quotes and backslashes, and then the whole."""
-        plain = arguments if self._redact is None else _each(partial(_redact_text, self._redact), arguments)
+        plain = arguments if self._redact is None else _map_texts(partial(_redact_text, self._redact), arguments)
         return self.text(_json(plain))
 
     def _message(self, message: Message) -> dict[str, Any]:
@@ -88,14 +88,14 @@ def _redact_text(redact: Redact, text: str) -> str:
     return shown if isinstance(shown, str) else REDACTION_FAILED
 
 
-def _each(change: Redact, value: Any) -> Any:
+def _map_texts(change: Redact, value: Any) -> Any:
     """The same value with every text in it changed."""
     if isinstance(value, str):
         return change(value)
     if isinstance(value, Mapping):
-        return {_each(change, name): _each(change, one) for name, one in value.items()}
+        return {_map_texts(change, name): _map_texts(change, one) for name, one in value.items()}
     if isinstance(value, list | tuple):
-        return [_each(change, one) for one in value]
+        return [_map_texts(change, one) for one in value]
     return value
 
 

@@ -70,7 +70,7 @@ class TeamSpans:
         marks = {"step": clean(event.step_id or ""), "gen_ai.agent.name": clean(event.member)}
         self._span.add_event("glidepath.team.step", marks, int(event.time * NANO))
 
-    def handoff(self, event: Handoff) -> None:
+    def on_handoff(self, event: Handoff) -> None:
         """Somebody else takes over."""
         self._span.add_event("glidepath.team.handoff", {"to": clean(event.to)}, int(event.time * NANO))
 
@@ -96,6 +96,6 @@ class TeamSpans:
 TEAM_HANDLERS: dict[type[Event], Callable[[Any, Any], None]] = {
     TeamStarted: TeamSpans.on_started,
     StepAssigned: TeamSpans.step,
-    Handoff: TeamSpans.handoff,
+    Handoff: TeamSpans.on_handoff,
     **dict.fromkeys(TERMINAL, TeamSpans.on_ended),
 }

@@ -19,7 +19,7 @@ from glidepath.otel.measures import SCOPE, Measures, instruments_of
 from glidepath.otel.run_spans import RunSpans
 from glidepath.otel.span_content import ContentWriter, Redact
 from glidepath.otel.team_spans import TEAM_HANDLERS, TeamSpans
-from glidepath.otel.vocabulary import latest, wants_content
+from glidepath.otel.vocabulary import wants_content, wants_latest_vocabulary
 from glidepath.spi import Plugin
 from glidepath.spi.direct_observer import DirectObserver, is_unreal
 
@@ -118,7 +118,7 @@ class OpenTelemetry(Plugin, DirectObserver):
         if meters is None:
             return None
         try:
-            instruments = instruments_of(meters, self._background, latest=latest())
+            instruments = instruments_of(meters, self._background, latest=wants_latest_vocabulary())
         except Exception as error:
             _log.warning("there are no metrics: the meter provider raised %s", describe_error(error))
             return None

@@ -11,7 +11,7 @@ import os
 
 from glidepath.messages import StopReason
 
-__all__ = ["CONTENT_SWITCH", "OPT_IN", "finish_reason", "latest", "provider_name", "wants_content"]
+__all__ = ["CONTENT_SWITCH", "OPT_IN", "finish_reason", "provider_name", "wants_content", "wants_latest_vocabulary"]
 
 OPT_IN = "OTEL_SEMCONV_STABILITY_OPT_IN"
 CONTENT_SWITCH = "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"
@@ -42,7 +42,7 @@ def finish_reason(reason: StopReason) -> str:
     return _FINISH.get(reason.value, reason.value)
 
 
-def latest() -> bool:
+def wants_latest_vocabulary() -> bool:
     """Whether the next vocabulary of metrics is asked for."""
     return "gen_ai_latest_experimental" in [word.strip() for word in os.environ.get(OPT_IN, "").split(",")]
 

@@ -143,8 +143,8 @@ class HookTable:
     def __init__(self, plugins: Iterable[Plugin], inherited: Iterable[Plugin] = ()) -> None:
         heirs, own = tuple(inherited), tuple(plugins)
         capabilities = {id(plugin): hooks_of(plugin) for plugin in (*own, *heirs)}
-        arranged = _arrange(own)
-        arranged += _beside(arranged, heirs)
+        arranged = _order_plugins(own)
+        arranged += _name_new_heirs(arranged, heirs)
         self.plugins = tuple(plugin for plugin, _ in arranged)
         self._names = tuple(name for _, name in arranged)
         self._capabilities = tuple(capabilities[id(plugin)] for plugin in self.plugins)
@@ -214,7 +214,7 @@ def _make_plugin(plugin: Plugin, method: str, make: Callable[[], Any]) -> Plugin
     return made
 
 
-def _beside(own: Iterable[tuple[Plugin, str]], heirs: Iterable[Plugin]) -> list[tuple[Plugin, str]]:
+def _name_new_heirs(own: Iterable[tuple[Plugin, str]], heirs: Iterable[Plugin]) -> list[tuple[Plugin, str]]:
     """The heirs that are not among these already; one whose name is taken is called `inherited.<name>`."""
     had = list(own)
     found: list[tuple[Plugin, str]] = []
@@ -229,9 +229,9 @@ def _beside(own: Iterable[tuple[Plugin, str]], heirs: Iterable[Plugin]) -> list[
     return found
 
 
-def heirs_beside(own: Iterable[Plugin], heirs: Iterable[Plugin]) -> tuple[Plugin, ...]:
+def find_missing_heirs(own: Iterable[Plugin], heirs: Iterable[Plugin]) -> tuple[Plugin, ...]:
     """The heirs that an agent does not have itself, for a team: each under a name that is free."""
-    found = _beside([(plugin, name_of(plugin)) for plugin in own], heirs)
+    found = _name_new_heirs([(plugin, name_of(plugin)) for plugin in own], heirs)
     return tuple([heir if name == name_of(heir) else _rename_plugin(heir, name) for heir, name in found])
 
 
@@ -245,7 +245,7 @@ def _rename_plugin(plugin: Plugin, name: str) -> Plugin:
     return made  # type: ignore[no-any-return]
 
 
-def _arrange(plugins: Sequence[Plugin]) -> list[tuple[Plugin, str]]:
+def _order_plugins(plugins: Sequence[Plugin]) -> list[tuple[Plugin, str]]:
     """Registration order, moved only as far as `runs_before` and `runs_after` ask; each with its name."""
     names = [name_of(plugin) for plugin in plugins]
     for name in names:

@@ -31,7 +31,7 @@ class Sink:
         self.tell = tell
         self._report = report
 
-    def wants(self, kind: type[Event]) -> bool:  # noqa: ARG002 - as an observer has it
+    def is_wanted(self, kind: type[Event]) -> bool:  # noqa: ARG002 - as an observer has it
         """It sees everything."""
         return True
 
@@ -73,7 +73,7 @@ class Observer:
             self.tell = self._enqueue
         self._direct = plugin if isinstance(plugin, DirectObserver) and self.tell is self._method else None
 
-    def direct(self, kind: type[Event]) -> Callable[[Event], Any] | None:
+    def find_direct_handler(self, kind: type[Event]) -> Callable[[Event], Any] | None:
         """The handler for this kind of event that needs no protection, if there is one."""
         return None if self._direct is None else self._direct._observer_of(kind)  # noqa: SLF001 - of the house
 
@@ -82,7 +82,7 @@ class Observer:
         """True if there may be such handlers."""
         return self._direct is not None
 
-    def wants(self, kind: type[Event]) -> bool:
+    def is_wanted(self, kind: type[Event]) -> bool:
         """Whether it asks for this kind of event; by default, for all but `StreamChunk`."""
         return kind is not StreamChunk if self._wanted is None else issubclass(kind, self._wanted)
 
@@ -154,7 +154,7 @@ class Observer:
         """True while it works."""
         return bool(self.tasks())
 
-    def hurry(self) -> None:
+    def drop_all_but_last(self) -> None:
         """Drop everything in the queue except the final event."""
         if self.busy and self._queue:
             last = self._queue[-1]
@@ -164,7 +164,7 @@ class Observer:
                 self.dropped -= 1
                 self._queue.append(last)
 
-    def redirect(self) -> None:
+    def deliver_last_event(self) -> None:
         """Stop what it is doing and give it the final event, unless it is already handling that."""
         if not isinstance(self._told, self._last):
             self.stop()
@@ -194,7 +194,7 @@ class Farewell(Record):
     cancelled: bool = False
 
 
-async def dismiss(observers: Sequence[Observer], patience: float) -> Farewell:
+async def finish_observers(observers: Sequence[Observer], patience: float) -> Farewell:
     """Let observers finish, all together and within `patience` seconds, then stop them.
 
     They continue in order for most of that time. After that, a slow observer skips to the last event, and a moment
@@ -205,12 +205,16 @@ async def dismiss(observers: Sequence[Observer], patience: float) -> Farewell:
         observer.finish()
     if any(observer.busy for observer in observers):
         loop = asyncio.get_running_loop()
-        for share, then in ((0.6, Observer.hurry), (0.2, Observer.redirect), (0.2, Observer.stop)):
+        for share, then in (
+            (0.6, Observer.drop_all_but_last),
+            (0.2, Observer.deliver_last_event),
+            (0.2, Observer.stop),
+        ):
             hurry = min(patience, LAST_WORDS) if farewell.cancelled else patience
-            await _until(observers, loop.time() + hurry * share, farewell)
+            await _wait_until_done(observers, loop.time() + hurry * share, farewell)
             for observer in observers:
                 then(observer)
-        await _until(observers, loop.time() + min(LAST_WORDS, patience), farewell)
+        await _wait_until_done(observers, loop.time() + min(LAST_WORDS, patience), farewell)
         farewell.stubborn = tuple([observer.name for observer in observers if observer.busy])
     for observer in observers:
         if observer.dropped:
@@ -219,7 +223,7 @@ async def dismiss(observers: Sequence[Observer], patience: float) -> Farewell:
     return farewell
 
 
-async def _until(observers: Sequence[Observer], at: float, farewell: Farewell) -> None:
+async def _wait_until_done(observers: Sequence[Observer], at: float, farewell: Farewell) -> None:
     """Wait until all are done or the time has come; a cancellation of the caller is recorded in `farewell`."""
     loop = asyncio.get_running_loop()
     while (tasks := set[Any]().union(*[observer.tasks() for observer in observers])) and loop.time() < at - 1e-9:
@@ -256,19 +260,19 @@ class Audience:
         self._untold: deque[Event] = deque()
         self.outbox: list[Event] | None = None
         """A list that also receives every event, for the consumer of a stream."""
-        self.wants_chunks = any(listener.wants(StreamChunk) for listener in self._listeners)
-        self.wants_turns = any(one.wants(kind) for one in self._listeners for kind in (TurnStarted, TurnEnded))
+        self.wants_chunks = any(listener.is_wanted(StreamChunk) for listener in self._listeners)
+        self.wants_turns = any(one.is_wanted(kind) for one in self._listeners for kind in (TurnStarted, TurnEnded))
 
     @property
     def harmless(self) -> bool:
         """True if no listener can stop a run."""
         return False
 
-    def tell(self, event: Event) -> None:
+    def deliver(self, event: Event) -> None:
         """Deliver an event to all listeners that want it; events that they cause wait until all have seen this one."""
         routes = self._free
         if routes is None or _inside() is not None:
-            self._tell_within(event)
+            self._deliver_nested(event)
             return
         try:
             route = routes[event.__class__]
@@ -283,16 +287,16 @@ class Audience:
                 except BaseException as error:  # whatever it is: an observer can never hurt a run
                     self._on_failure(self._owner(tell), error)
             while self._untold:  # listeners have caused them: perhaps thousands, so this does not call itself for each
-                self._tell_next(self._untold.popleft())
+                self._deliver_now(self._untold.popleft())
         except BaseException:
             self._untold.clear()
             raise
         finally:
             self._free = routes
 
-    __call__ = tell
+    __call__ = deliver
 
-    def _tell_next(self, event: Event) -> None:
+    def _deliver_now(self, event: Event) -> None:
         for tell in self._route(event.__class__):
             try:
                 if (answer := tell(event)) is not None:
@@ -300,7 +304,7 @@ class Audience:
             except BaseException as error:
                 self._on_failure(self._owner(tell), error)
 
-    def _tell_within(self, event: Event) -> None:
+    def _deliver_nested(self, event: Event) -> None:
         """A listener has caused the event, or a tool or hook that is at work."""
         if self._free is None:
             self._untold.append(event)
@@ -308,7 +312,7 @@ class Audience:
         place = INSIDE.get()
         INSIDE.set(None)  # a run does not wait for observers: what they start is not its child
         try:
-            self.tell(event)
+            self.deliver(event)
         finally:
             INSIDE.set(place)
 
@@ -331,7 +335,7 @@ class Audience:
 
     def _route(self, kind: type[Event]) -> tuple[Any, ...]:
         first = () if self.outbox is None else (self.outbox.append,)
-        route = (*first, *[one.tell for one in self._listeners if not one.removed and one.wants(kind)])
+        route = (*first, *[one.tell for one in self._listeners if not one.removed and one.is_wanted(kind)])
         self._routes[kind] = route
         return route
 

@@ -23,11 +23,11 @@ class SoleListener(Audience):
         """True if it cannot stop a run: it is a built-in plugin with safe handlers."""
         return len(self._direct) > 0
 
-    def tell(self, event: Event) -> None:
+    def deliver(self, event: Event) -> None:
         """Deliver an event, if it is wanted."""
         direct = self._direct.get(event.__class__)
         if direct is None or self._free is None:
-            Audience.tell(self, event)
+            Audience.deliver(self, event)
             return
         outbox = self.outbox
         if outbox is not None:
@@ -37,11 +37,11 @@ class SoleListener(Audience):
         except BaseException as error:  # whatever it is: an observer can never hurt a run
             self._on_failure(self.observers[0], error)
 
-    __call__ = tell
+    __call__ = deliver
 
     def _route(self, kind: type[Event]) -> tuple[Any, ...]:
         route = super()._route(kind)
-        direct = self.observers[0].direct(kind) if route else None
+        direct = self.observers[0].find_direct_handler(kind) if route else None
         if direct is not None:
             self._direct[kind] = direct
         return route

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from fnmatch import fnmatchcase
 
-from glidepath.provenance.words import phrase, plain, word_set
+from glidepath.provenance.words import normalize_phrase, normalize_text, word_set
 
 _KINDS: Mapping[str, frozenset[str]] = {
     "tell": word_set(
@@ -57,19 +57,19 @@ class ActionWords:
     """What the user has asked for so far."""
 
     def __init__(self, extra: Mapping[str, Sequence[str]]) -> None:
-        self._extra = {pattern: tuple(phrase(word) for word in words) for pattern, words in extra.items()}
+        self._extra = {pattern: tuple(normalize_phrase(word) for word in words) for pattern, words in extra.items()}
         self._asked: set[str] = set()
         self._texts: list[str] = []
 
     def take(self, text: str) -> None:
         """Add a message of the user."""
-        said = plain(text)
-        self._texts.append(phrase(text))
+        said = normalize_text(text)
+        self._texts.append(normalize_phrase(text))
         before: list[str] = ["."]
         for word in _TOKEN.findall(said):
             near = before[-_REACH:]
             if word[0].isalnum() and (_NEGATIONS.isdisjoint(near) or not _NOT_NEGATED.isdisjoint(near)):
-                self._asked |= {base for base in _bases(word) if _can_be_verb(base, before[-1])}
+                self._asked |= {base for base in _iterate_base_forms(word) if _can_be_verb(base, before[-1])}
             before.append(word)
 
     def ask_for(self, tool: str) -> bool:
@@ -82,12 +82,12 @@ class ActionWords:
 
 def is_verb(word: str, before: str = ".") -> bool:
     """True when a word, behind another word or sign, asks for an action of some kind."""
-    return any(base in _ALL and _can_be_verb(base, before) for base in _bases(word))
+    return any(base in _ALL and _can_be_verb(base, before) for base in _iterate_base_forms(word))
 
 
 def is_reading(word: str) -> bool:
     """True for a verb that only looks at its object."""
-    return any(base in _READING for base in _bases(word))
+    return any(base in _READING for base in _iterate_base_forms(word))
 
 
 def verb_kinds(tool: str) -> frozenset[str]:
@@ -108,7 +108,7 @@ def _can_be_verb(base: str, before: str) -> bool:
     return base not in _NOUNS_TOO or before in _BEFORE_VERBS
 
 
-def _bases(word: str) -> Iterable[str]:
+def _iterate_base_forms(word: str) -> Iterable[str]:
     yield word
     if word.endswith("ing") and len(word) > 5:  # noqa: PLR2004 - sending, deleting, planning
         yield from (word[:-3], f"{word[:-3]}e", word[:-4])

@@ -10,11 +10,20 @@ from typing import Any
 from glidepath._wire import Value
 from glidepath.provenance.action_words import verb_kinds
 from glidepath.provenance.call_rules import Rules
-from glidepath.provenance.known_text import KnownEntry, KnownText, keys_in, leaves
+from glidepath.provenance.known_text import KnownEntry, KnownText, keys_in, list_leaves
 from glidepath.provenance.user_text import UserText, role_of
-from glidepath.provenance.words import addresses, is_moment, literal, longest_copy, phrase, plain, significant, word_set
+from glidepath.provenance.words import (
+    find_addresses,
+    is_moment,
+    list_meaningful_words,
+    longest_copy,
+    normalize_phrase,
+    normalize_text,
+    normalize_with_symbols,
+    word_set,
+)
 
-__all__ = ["Suspicion", "suspicions"]
+__all__ = ["Suspicion", "find_suspicions"]
 
 COPIED = 5  # words in a row that are a copy
 SHARED = 2  # words that content has in common with what the user said, to count as asked for
@@ -47,7 +56,7 @@ class _Leaf(Value, frozen=True):
         return "content" in self.sources
 
 
-def suspicions(
+def find_suspicions(
     name: str, tool: object, arguments: Mapping[str, Any], known: KnownText, rules: Rules
 ) -> list[Suspicion]:
     """What about this call is not accounted for; nothing when all of it is."""
@@ -56,7 +65,7 @@ def suspicions(
     content = [leaf for leaf in judged if leaf.is_content]
     found = [
         Suspicion(
-            f"{leaf.name}={_brief(leaf.value)} comes neither from you nor from a source you trust", _from(leaf, known)
+            f"{leaf.name}={_shorten(leaf.value)} comes neither from you nor from a source you trust", _from(leaf, known)
         )
         for leaf in targets
         if not _is_accounted_for(leaf, known, alone=len(judged) == 1)
@@ -65,7 +74,7 @@ def suspicions(
     theirs = any(_is_said_by_user(leaf, known) for leaf in targets)
     if not theirs:
         found += [one for leaf in content if (one := _find_copied_text(leaf, known)) is not None]
-    if content and not targets and not found and not any(_shares(leaf, known) for leaf in content):
+    if content and not targets and not found and not any(_is_shared_with_user(leaf, known) for leaf in content):
         found.append(Suspicion("nothing in it comes from your own words", tuple(known.origins)))
     if known.hidden and content and not found:
         why = "what was read before is redacted, or inside a program, and cannot be compared"
@@ -86,9 +95,9 @@ def _values_to_check(name: str, tool: object, arguments: Mapping[str, Any], rule
         part = properties.get(key)
         chosen, declared = _choices(schema, part), _fields(schema, part)
         keys = _find_undescribed_keys([one for one in keys_in([given]) if one not in declared], tool, schema)
-        if part is None and (properties or addresses(key)):
+        if part is None and (properties or find_addresses(key)):
             keys.append(key)
-        for inner, value in (*leaves(given, str(key)), *[(str(key), one) for one in keys]):
+        for inner, value in (*list_leaves(given, str(key)), *[(str(key), one) for one in keys]):
             sources = rules.sources(name, inner if inner != key else str(key))
             if "any" in sources or not value.strip() or value in chosen or is_moment(value):
                 continue
@@ -102,15 +111,15 @@ def _find_undescribed_keys(keys: list[str], tool: object, schema: Mapping[str, A
     """The keys that the tool's own description does not mention."""
     if not keys:
         return keys
-    known = set(phrase(f"{getattr(tool, 'description', '')} {schema}").split())
-    return [one for one in keys if not known.issuperset(phrase(one).split())]
+    known = set(normalize_phrase(f"{getattr(tool, 'description', '')} {schema}").split())
+    return [one for one in keys if not known.issuperset(normalize_phrase(one).split())]
 
 
 def _is_amount(name: str, value: str, given: object) -> bool:
     """A number that says how much or how often. Any other one may be whom or what: a text of digits always is."""
     if _holds_text(given, value) or not _is_number(value):
         return False
-    return "." in value or not _QUANTITIES.isdisjoint(phrase(name).split())
+    return "." in value or not _QUANTITIES.isdisjoint(normalize_phrase(name).split())
 
 
 def _is_number(value: str) -> bool:
@@ -174,7 +183,7 @@ def _is_accounted_for(leaf: _Leaf, known: KnownText, *, alone: bool) -> bool:
             good = _is_named_by_user(leaf, known) or _is_begun_by_user(leaf, known) or _is_pointed_to(leaf, known)
             good = good or (alone and _is_linked(leaf, known))
         elif source == "listed":
-            good = literal(leaf.value) in known.listed
+            good = normalize_with_symbols(leaf.value) in known.listed
         else:
             good = any(fnmatchcase(tool, source) and chunk.has(leaf.value, known.user) for tool, chunk in known.trusted)
         if good:
@@ -191,7 +200,7 @@ def _is_said_by_user(leaf: _Leaf, known: KnownText) -> bool:
 
 def _is_named_by_user(leaf: _Leaf, known: KnownText) -> bool:
     """It says which one the record is that the user named; or it is in a field of it that they named, too."""
-    words = literal(leaf.value)
+    words = normalize_with_symbols(leaf.value)
     found = [entry for entry in known.entries.values() if words in entry.values]
     if not found:
         return False
@@ -220,14 +229,14 @@ def _is_one_of_a_kind(entry: KnownEntry, known: KnownText) -> bool:
         return True
     return entry.size is not None and any(
         entry.size == size and any(f" {word} " in text.words for text in known.user)
-        for word, size in known.extremes().items()
+        for word, size in known.find_extremes().items()
     )
 
 
 def _is_begun_by_user(leaf: _Leaf, known: KnownText) -> bool:
     """It is the only one in the lists that begins as the user said."""
-    value = literal(leaf.value)
-    if value not in known.listed or addresses(leaf.value):
+    value = normalize_with_symbols(leaf.value)
+    if value not in known.listed or find_addresses(leaf.value):
         return False
     begins = [start for text in known.user for start in text.prefixes() if value.startswith(start)]
     return any(sum(one.startswith(start) for one in known.listed) == 1 for start in begins)
@@ -237,7 +246,7 @@ def _is_pointed_to(leaf: _Leaf, known: KnownText) -> bool:
     """It is the only mail address at an address of the user's, who said that it is there."""
     for one in known.outside:
         mails = [address for address in one.addresses if "@" in address]
-        if mails == [plain(leaf.value)] and any(
+        if mails == [normalize_text(leaf.value)] and any(
             text.points_to_mail_at(place) for place in one.place for text in known.user
         ):
             return True
@@ -248,14 +257,14 @@ def _is_linked(leaf: _Leaf, known: KnownText) -> bool:
     """It is one whole link in a record that the user named: to follow it carries nothing out, and reaches nobody."""
     if not leaf.reads or "@" in leaf.value:
         return False
-    return leaf.value in addresses(leaf.value).values() and any(
+    return leaf.value in find_addresses(leaf.value).values() and any(
         leaf.value in entry.links for owners in known.find_called_names().values() for entry in owners
     )
 
 
-def _shares(leaf: _Leaf, known: KnownText) -> bool:
+def _is_shared_with_user(leaf: _Leaf, known: KnownText) -> bool:
     """Content that is the user's own, or has words in common with it."""
-    words = set(significant(phrase(leaf.value)))
+    words = set(list_meaningful_words(normalize_phrase(leaf.value)))
     if _is_said_by_user(leaf, known):
         return True
     return any(len(words.intersection(chunk.words.split())) >= SHARED for chunk in known.user)
@@ -263,27 +272,33 @@ def _shares(leaf: _Leaf, known: KnownText) -> bool:
 
 def _foreign_addresses(leaf: _Leaf, known: KnownText) -> list[Suspicion]:
     found = []
-    for canonical, written in addresses(leaf.value).items():
+    for canonical, written in find_addresses(leaf.value).items():
         given = [*[one.addresses for one in known.user], *[one.addresses for one in known.approved]]
         if any(canonical in one for one in given):
             continue
-        if canonical.isdecimal() and len(canonical) == _POSTAL and phrase(leaf.name).split()[-1:] == ["location"]:
+        if (
+            canonical.isdecimal()
+            and len(canonical) == _POSTAL
+            and normalize_phrase(leaf.name).split()[-1:] == ["location"]
+        ):
             continue
         brought = [
             chunk
             for _, chunk in known.trusted
-            if canonical in chunk.addresses and canonical not in chunk.echoed and not chunk.repeats(phrase(written))
+            if canonical in chunk.addresses
+            and canonical not in chunk.echoed
+            and not chunk.repeats(normalize_phrase(written))
         ]
         if any(
             not _is_secret(canonical) or _is_wanted(chunk.labels.get(canonical, ()), known.user) for chunk in brought
         ):
             continue
         if brought:
-            why = f"{leaf.name} contains {_brief(written)}, which your own words do not ask for"
+            why = f"{leaf.name} contains {_shorten(written)}, which your own words do not ask for"
             found.append(Suspicion(why, tuple(known.origins)))
             continue
         origins = [name for one in known.outside if canonical in one.addresses for name in one.origins]
-        why = f"{leaf.name} contains {_brief(written)}, which comes neither from you nor from a source you trust"
+        why = f"{leaf.name} contains {_shorten(written)}, which comes neither from you nor from a source you trust"
         found.append(Suspicion(why, tuple(dict.fromkeys(origins)) or tuple(known.origins)))
     return found
 
@@ -300,17 +315,17 @@ def _is_wanted(label: tuple[str, ...], said: list[UserText]) -> bool:
 
 def _find_copied_text(leaf: _Leaf, known: KnownText) -> Suspicion | None:
     """Content that was copied out of the middle of an outside text, in a call whose target is not the user's."""
-    words = phrase(leaf.value)
+    words = normalize_phrase(leaf.value)
     for one in known.outside:
         copy = longest_copy(words, one.words, COPIED)
         if copy and f" {copy} " not in one.whole and not any(f" {copy} " in chunk.words for chunk in known.user):
-            return Suspicion(f"{leaf.name} repeats {_brief(copy)}", one.origins)
+            return Suspicion(f"{leaf.name} repeats {_shorten(copy)}", one.origins)
     return None
 
 
 def _from(leaf: _Leaf, known: KnownText) -> tuple[str, ...]:
     """The sources whose text contains it; all of them when none does verbatim."""
-    found, words = addresses(leaf.value), phrase(leaf.value)
+    found, words = find_addresses(leaf.value), normalize_phrase(leaf.value)
     origins = [
         name
         for one in known.outside
@@ -320,5 +335,5 @@ def _from(leaf: _Leaf, known: KnownText) -> tuple[str, ...]:
     return tuple(dict.fromkeys(origins)) or tuple(known.origins)
 
 
-def _brief(text: str) -> str:
+def _shorten(text: str) -> str:
     return repr(text if len(text) <= _SHOWN else f"{text[:_SHOWN]}...")

@@ -41,18 +41,18 @@ class Rules:
 
     def verdict(self, tool: str) -> str | None:
         """`allow`, `ask` or `block`, whatever the arguments are; None when they decide."""
-        rule = self._for(tool)
+        rule = self._find_rule(tool)
         return None if rule is None else rule.verdict
 
     def sources(self, tool: str, argument: str) -> tuple[str, ...]:
         """Where the value of an argument may come from."""
-        rule = self._for(tool)
+        rule = self._find_rule(tool)
         for pattern, sources in () if rule is None else rule.arguments:
             if fnmatchcase(argument, pattern):
                 return sources
         return CONTENT if argument.casefold() in _CONTENT_NAMES else DEFAULT
 
-    def _for(self, tool: str) -> Rule | None:
+    def _find_rule(self, tool: str) -> Rule | None:
         return next((rule for rule in self._rules if fnmatchcase(tool, rule.pattern)), None)
 
 

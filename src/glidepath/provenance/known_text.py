@@ -22,18 +22,18 @@ from glidepath.messages import (
 from glidepath.provenance.action_words import ActionWords, nouns_of, verb_kinds
 from glidepath.provenance.user_text import UserText
 from glidepath.provenance.words import (
-    addresses,
-    besides,
+    find_addresses,
     has_loose_symbols,
     is_moment,
     is_telling,
-    literal,
-    phrase,
-    significant,
+    list_meaningful_words,
+    list_text_around_addresses,
+    normalize_phrase,
+    normalize_with_symbols,
     word_set,
 )
 
-__all__ = ["Chunk", "KnownText", "keys_in", "leaves"]
+__all__ = ["Chunk", "KnownText", "keys_in", "list_leaves"]
 
 _NAMING = ("name", "title", "subject", "sender", "recipient", "from", "label", "user", "channel", "topic", "author")
 """What the key of a field contains that says what its record is called."""
@@ -67,28 +67,33 @@ class Chunk(Mutable):
 
     def has(self, value: str, said: Sequence[UserText] = ()) -> bool:
         """True when the text brings these words or addresses by itself. What is next to an address may be `said`."""
-        found = addresses(value)
+        found = find_addresses(value)
         if found:
             return (
                 self.addresses.issuperset(found)
                 and self.echoed.isdisjoint(found)
-                and not any(self.repeats(phrase(one)) for one in found.values())
+                and not any(self.repeats(normalize_phrase(one)) for one in found.values())
                 and all(
-                    (self._brings(phrase(rest)) or any(phrase(rest) in one.words for one in said))
+                    (
+                        self._is_new_here(normalize_phrase(rest))
+                        or any(normalize_phrase(rest) in one.words for one in said)
+                    )
                     and not has_loose_symbols(rest.strip(" <>,;[]()\"'"), self.literal)
-                    for rest in besides(value)
+                    for rest in list_text_around_addresses(value)
                 )
             )
-        words = phrase(value)
-        return bool(words) and self._brings(words) and self._tells(value, words)
+        words = normalize_phrase(value)
+        return bool(words) and self._is_new_here(words) and self._is_telling(value, words)
 
-    def _tells(self, value: str, words: str) -> bool:
+    def _is_telling(self, value: str, words: str) -> bool:
         """No common words out of the middle of a text, and no symbols that it lacks."""
         if has_loose_symbols(value, self.literal):
             return False
-        return literal(value) in self.fields or any(is_telling(word) or word.isdecimal() for word in words.split())
+        return normalize_with_symbols(value) in self.fields or any(
+            is_telling(word) or word.isdecimal() for word in words.split()
+        )
 
-    def _brings(self, words: str) -> bool:
+    def _is_new_here(self, words: str) -> bool:
         return words in self.words and words not in self.echo and not self.repeats(words)
 
     def repeats(self, words: str) -> bool:
@@ -163,7 +168,7 @@ class KnownText:
         """True when some untrusted text cannot be compared: it was redacted, or a program keeps it to itself."""
         return REDACTED in self.origins or self._programs
 
-    def hear(self, origins: Sequence[str]) -> None:
+    def note_origins(self, origins: Sequence[str]) -> None:
         """The program that makes the call has read from these sources."""
         self._programs = bool(origins)
         self.origins |= dict.fromkeys(origins)
@@ -181,7 +186,7 @@ class KnownText:
 
     def _describe_call(self, call: ToolCall) -> _Made:
         arguments = call.arguments
-        values = (*[value for _, value in leaves(arguments)], *keys_in(arguments.values()))
+        values = (*[value for _, value in list_leaves(arguments)], *keys_in(arguments.values()))
         tainted = tuple([one for one in values if not self._is_own(one)]) if self.origins else ()
         return _Made(call.name, " ; ".join(values), values, tainted)
 
@@ -191,34 +196,36 @@ class KnownText:
             return True
         if any(chunk.has(value) for chunk in self.approved):
             return True
-        return self._own.issuperset(phrase(value).split()) and self._own_addresses.issuperset(addresses(value))
+        return self._own.issuperset(normalize_phrase(value).split()) and self._own_addresses.issuperset(
+            find_addresses(value)
+        )
 
     def find_called_names(self) -> dict[str, list[KnownEntry]]:
         """The names that the user has used, with the records that have them."""
         if self._seen != (len(self.user), len(self.entries)):
-            self._look_again()
+            self._find_meant_records()
         return self._called
 
     def find_mentioned_phrases(self) -> dict[str, list[KnownEntry]]:
         """The phrases of the user that name something, with the records that contain them."""
         if self._seen != (len(self.user), len(self.entries)):
-            self._look_again()
+            self._find_meant_records()
         return self._mentioned
 
-    def extremes(self) -> dict[str, float]:
+    def find_extremes(self) -> dict[str, float]:
         """The sizes that only one record has and that are the largest or smallest of all."""
         sizes = [entry.size for entry in self.entries.values() if entry.size is not None]
         found = {"largest": max, "biggest": max, "smallest": min}
         return {word: extreme(sizes) for word, extreme in found.items() if sizes and sizes.count(extreme(sizes)) == 1}
 
-    def _look_again(self) -> None:
+    def _find_meant_records(self) -> None:
         """Find the records that the user means. A stranger can list many: one look serves all values of a call."""
         self._seen = (len(self.user), len(self.entries))
         self._called, self._mentioned = {}, {}
         phrases = dict.fromkeys([words for text in self.user for words in text.name_phrases()])
         for entry in self.entries.values():
             for name in entry.names:
-                if name in self._called or any(text.names(name) for text in self.user):
+                if name in self._called or any(text.has_name(name) for text in self.user):
                     self._called.setdefault(name, []).append(entry)
             for words in phrases:
                 if words in entry.words:
@@ -227,7 +234,12 @@ class KnownText:
     def approve(self, values: Iterable[str]) -> None:
         """A person has approved a call with these values: they count as the user's own."""
         self.approved += [
-            Chunk(phrase(value), literal(value), frozenset(addresses(value)), fields=frozenset({literal(value)}))
+            Chunk(
+                normalize_phrase(value),
+                normalize_with_symbols(value),
+                frozenset(find_addresses(value)),
+                fields=frozenset({normalize_with_symbols(value)}),
+            )
             for value in values
         ]
 
@@ -249,24 +261,26 @@ class KnownText:
         if not message.is_error:
             self._note_tainted_write(made)
         if message.origins:
-            self._take_outside(text, message.origins, frozenset(addresses(made.asked)))
+            self._take_outside(text, message.origins, frozenset(find_addresses(made.asked)))
             return
         if self._is_derived(made, text):
             self._take_outside(text, (f"{message.tool_name}, given what was read",))
             return
-        found, words = addresses(text), phrase(text)
+        found, words = find_addresses(text), normalize_phrase(text)
         labels = {canonical: _label(words, written, message.tool_name) for canonical, written in found.items()}
-        echo = phrase(made.asked)
-        fields = frozenset([literal(value) for _, value in _fields(text)] or [literal(text)])
+        echo = normalize_phrase(made.asked)
+        fields = frozenset(
+            [normalize_with_symbols(value) for _, value in _fields(text)] or [normalize_with_symbols(text)]
+        )
         self.trusted.append(
             (
                 message.tool_name,
                 Chunk(
                     words,
-                    literal(text),
+                    normalize_with_symbols(text),
                     frozenset(found),
                     echo,
-                    frozenset(addresses(made.asked)),
+                    frozenset(find_addresses(made.asked)),
                     labels,
                     fields,
                     self._written,
@@ -276,19 +290,19 @@ class KnownText:
         )
         self._own.update(words.split())
         self._own_addresses.update(found)
-        self.listed |= fields - {literal(made.asked)}
+        self.listed |= fields - {normalize_with_symbols(made.asked)}
 
     def _note_tainted_write(self, made: _Made) -> None:
         """A tool that does more than look was given untrusted text: reading it there is reading untrusted text."""
-        if not made.tainted or self._only_looks(made.tool):
+        if not made.tainted or self._is_read_only(made.tool):
             return
-        self._written += [phrase(one) for one in made.tainted]
+        self._written += [normalize_phrase(one) for one in made.tainted]
         self._written_nouns |= nouns_of(made.tool)
         self._written_keys |= {
-            phrase(one) for one in made.values if len(one.split()) <= _KEY_WORDS and not addresses(one)
+            normalize_phrase(one) for one in made.values if len(one.split()) <= _KEY_WORDS and not find_addresses(one)
         }
 
-    def _only_looks(self, tool: str) -> bool:
+    def _is_read_only(self, tool: str) -> bool:
         """By the mark of the tool; a tool of another process is known by its name alone."""
         known = self._looks.get(tool)
         return "fetch" in verb_kinds(tool) if known is None else known
@@ -297,7 +311,7 @@ class KnownText:
         """A result that is made of untrusted text: decoded, expanded, or written there before and read back."""
         if not self._written_nouns.isdisjoint(nouns_of(made.tool)):
             return True
-        if any(phrase(one) in self._written_keys for one in made.values):
+        if any(normalize_phrase(one) in self._written_keys for one in made.values):
             return True
         return bool(made.tainted) and not self._is_looked_up(made, text)
 
@@ -306,14 +320,14 @@ class KnownText:
 
         Nothing that could be decoded is such a name. A value of a list, such as a channel, brings no address.
         """
-        words, reaches = phrase(text), bool(addresses(text))
+        words, reaches = normalize_phrase(text), bool(find_addresses(text))
         return "fetch" in verb_kinds(made.tool) and all(
             len(one.split()) <= _LOOKED_UP
             and len(one) <= _SHORT_NAME
-            and not addresses(one)
+            and not find_addresses(one)
             and (
-                (literal(one) in self.listed and not reaches)
-                or (phrase(one) in words and one.replace(" ", "").istitle())
+                (normalize_with_symbols(one) in self.listed and not reaches)
+                or (normalize_phrase(one) in words and one.replace(" ", "").istitle())
             )
             for one in made.tainted
         )
@@ -324,17 +338,17 @@ class KnownText:
             return
         self._texts.add((text, origins, place))
         data = _parse_result(text)
-        values = [text] if data is None else [value for _, value in leaves(data)]
-        whole = frozenset(map(phrase, values))
-        self.outside.append(Passage(phrase(text), frozenset(addresses(text)), origins, whole, place))
+        values = [text] if data is None else [value for _, value in list_leaves(data)]
+        whole = frozenset(map(normalize_phrase, values))
+        self.outside.append(Passage(normalize_phrase(text), frozenset(find_addresses(text)), origins, whole, place))
         if data is not None:
-            self.listed |= set(map(literal, values))
+            self.listed |= set(map(normalize_with_symbols, values))
             for record in _records(data):
                 entry = _entry(record)
                 self.entries[entry.values, entry.names] = entry
 
 
-def leaves(data: object, name: str = "") -> list[tuple[str, str]]:
+def list_leaves(data: object, name: str = "") -> list[tuple[str, str]]:
     """The values in plain data as text, each with the name of its field; at most `MOST_LEAVES`."""
     found: list[tuple[str, str]] = []
     waiting = [(name, data)]
@@ -367,8 +381,10 @@ def keys_in(values: Iterable[Any]) -> list[str]:
 
 def _label(words: str, written: str, tool: str) -> tuple[str, ...]:
     """What a number in a result is called: the words before it, such as its key; else the words of the tool's name."""
-    before = words.partition(phrase(written) or " ")[0].split()[-_LABEL:]
-    return tuple([word for word in significant(" ".join(before) or phrase(tool)) if word not in _GENERIC])
+    before = words.partition(normalize_phrase(written) or " ")[0].split()[-_LABEL:]
+    return tuple(
+        [word for word in list_meaningful_words(" ".join(before) or normalize_phrase(tool)) if word not in _GENERIC]
+    )
 
 
 def _parse_result(text: str) -> Any:
@@ -377,14 +393,14 @@ def _parse_result(text: str) -> Any:
         return None
     try:
         data = loads(text)
-        return data if len(leaves(data)) else None
+        return data if len(list_leaves(data)) else None
     except (ValueError, RecursionError):
         return None
 
 
 def _fields(text: str) -> list[tuple[str, str]]:
     data = _parse_result(text)
-    return [] if data is None else leaves(data)
+    return [] if data is None else list_leaves(data)
 
 
 def _records(data: object) -> Iterator[Mapping[str, Any]]:
@@ -405,21 +421,21 @@ def _entry(record: Mapping[str, Any]) -> KnownEntry:
     fields: dict[str, tuple[str, ...]] = {}
     for key, value in record.items():
         parts = tuple([part.casefold() for part in _PARTS.findall(str(key))])
-        for _, one in leaves(value if not isinstance(value, Mapping) else list(value), str(key)):
-            fields[literal(one)] = (*fields.get(literal(one), ()), *parts)
-            found = addresses(one)
+        for _, one in list_leaves(value if not isinstance(value, Mapping) else list(value), str(key)):
+            fields[normalize_with_symbols(one)] = (*fields.get(normalize_with_symbols(one), ()), *parts)
+            found = find_addresses(one)
             links |= set(found.values())
             if not _IDENTIFYING.isdisjoint(parts) and not any(re.search(r"[.@:]", address) for address in found):
-                ids.add(literal(one))
+                ids.add(normalize_with_symbols(one))
             if any(part in str(key).casefold() for part in _NAMING):
-                names |= {phrase(one), _without_ending(one)}
+                names |= {normalize_phrase(one), _drop_file_ending(one)}
     names = {name for name in names if sum(char.isalpha() for char in name) >= _SHORT}
-    words = "|".join(map(phrase, fields))
+    words = "|".join(map(normalize_phrase, fields))
     given = record.get("size")
     size = float(given) if isinstance(given, int | float) and not isinstance(given, bool) else None
     return KnownEntry(frozenset(fields), frozenset(names), frozenset(ids), fields, frozenset(links), words, size)
 
 
-def _without_ending(text: str) -> str:
+def _drop_file_ending(text: str) -> str:
     stem, dot, ending = text.rpartition(".")
-    return phrase(stem) if dot and ending.isalnum() and len(ending) <= 5 and "@" not in text else ""  # noqa: PLR2004
+    return normalize_phrase(stem) if dot and ending.isalnum() and len(ending) <= 5 and "@" not in text else ""  # noqa: PLR2004

@@ -7,9 +7,9 @@ from typing import Literal
 
 from glidepath.errors import ConfigurationError, short_repr
 from glidepath.messages import Message
-from glidepath.provenance.call_check import Suspicion, suspicions
+from glidepath.provenance.call_check import Suspicion, find_suspicions
 from glidepath.provenance.call_rules import Rules, RulesGiven
-from glidepath.provenance.known_text import KnownText, keys_in, leaves
+from glidepath.provenance.known_text import KnownText, keys_in, list_leaves
 from glidepath.spi import Ask, BeforeDecision, Block, Plugin, ToolCallContext
 
 Policy = Literal["ask", "block"]
@@ -55,7 +55,7 @@ class Provenance(Plugin):
 
     def before_tool_call(self, context: ToolCallContext) -> BeforeDecision:
         """Ask about a consequential call that nobody but untrusted content accounts for, or block it."""
-        looks = _only_looks(context.tool)
+        looks = _is_read_only(context.tool)
         self._looks[context.call.name] = looks and self._looks.get(context.call.name, True)
         if looks:
             return None
@@ -66,12 +66,12 @@ class Provenance(Plugin):
         if not known.origins:
             return None
         if context.approved and self.policy == "ask" and verdict != "block":
-            known.approve([value for _, value in leaves(context.arguments)] + keys_in(context.arguments.values()))
+            known.approve([value for _, value in list_leaves(context.arguments)] + keys_in(context.arguments.values()))
             return None
         if verdict is not None:
             found = [Suspicion(f"a rule holds every call of {context.call.name}", tuple(known.origins))]
         else:
-            found = suspicions(context.call.name, context.tool, context.arguments, known, self._rules)
+            found = find_suspicions(context.call.name, context.tool, context.arguments, known, self._rules)
         if not found:
             return None
         return self._hold_call(found, verdict or self.policy)
@@ -99,7 +99,7 @@ class Provenance(Plugin):
             if len(messages) > count:
                 self._known.take(messages[count:])
                 self._read[place] = (messages, len(messages))
-        self._known.hear(context.origins)
+        self._known.note_origins(context.origins)
         return self._known
 
     def _forget(self) -> None:
@@ -107,7 +107,7 @@ class Provenance(Plugin):
         self._read = []
 
 
-def _only_looks(tool: object) -> bool:
+def _is_read_only(tool: object) -> bool:
     """True for a tool that is `read_only`, or whose effects are calls of other tools, each of which is judged."""
     if getattr(tool, "consequential", False):
         return False

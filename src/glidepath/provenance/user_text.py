@@ -9,17 +9,17 @@ from collections.abc import Iterator, Sequence
 
 from glidepath.provenance.action_words import is_reading, is_verb
 from glidepath.provenance.words import (
-    addresses,
     addresses_at,
-    besides,
+    find_addresses,
     has_loose_symbols,
     is_common,
     is_generic,
     is_telling,
-    literal,
+    list_text_around_addresses,
+    normalize_phrase,
     normalize_spelling,
-    phrase,
-    plain,
+    normalize_text,
+    normalize_with_symbols,
     word_set,
 )
 
@@ -97,12 +97,12 @@ class UserText:
     """What a person wrote, by its places."""
 
     def __init__(self, text: str) -> None:
-        self.words = phrase(text)
-        self.literal = literal(text)
+        self.words = normalize_phrase(text)
+        self.literal = normalize_with_symbols(text)
         self._text = normalize_spelling(text)
         found = list(_PIECE.finditer(self._text))
         self._raw = [match[0] for match in found]
-        self._parts = [plain(match[0]) for match in found]
+        self._parts = [normalize_text(match[0]) for match in found]
         self._starts = [match.start() for match in found]
         self._ends = [match.end() for match in found]
         self._inside = [False] * len(found)
@@ -120,7 +120,7 @@ class UserText:
         self._is_english = sum(map(is_common, words)) >= _ENGLISH * len(words)
         self._is_cased = sum(one[0].isupper() for one in letters) > _CASED * max(len(letters), 6)
         self._phrases: tuple[str, ...] | None = None
-        self._goes_back = self._answers_them()
+        self._goes_back = self._is_reply_to_source()
 
     # --- whom and what a call may be about ----------------------------------------------------------------------
 
@@ -129,23 +129,23 @@ class UserText:
 
         `reads`: the call fetches something, so that it is about the source.
         """
-        found = addresses(value)
+        found = find_addresses(value)
         if found:
-            return all(self._addresses(one, role, reads=reads) for one in found) and all(
-                any(phrase(rest) in one.words for one in (self, *said))
+            return all(self._is_address_allowed(one, role, reads=reads) for one in found) and all(
+                any(normalize_phrase(rest) in one.words for one in (self, *said))
                 and not has_loose_symbols(rest.strip(" <>,;[]()\"'"), self.literal)
-                for rest in besides(value)
+                for rest in list_text_around_addresses(value)
             )
-        words = phrase(value).split()
+        words = normalize_phrase(value).split()
         if not words or has_loose_symbols(value, self.literal):
             return False
-        return any(self._tells(first, last, role, reads=reads) for first, last in self._occurrences(words))
+        return any(self._is_telling(first, last, role, reads=reads) for first, last in self._find_occurrences(words))
 
-    def _addresses(self, canonical: str, role: str, *, reads: bool) -> bool:
+    def _is_address_allowed(self, canonical: str, role: str, *, reads: bool) -> bool:
         places = self.addresses.get(canonical, ())
-        return any(self._fits(first, last, role, reads=reads) for first, last in places)
+        return any(self._is_role_allowed(first, last, role, reads=reads) for first, last in places)
 
-    def _fits(self, first: int, last: int, role: str, *, reads: bool) -> bool:
+    def _is_role_allowed(self, first: int, last: int, role: str, *, reads: bool) -> bool:
         """The role of what is at these parts allows this use of it."""
         given = self._role(first, last)
         if given == FROM:
@@ -154,10 +154,10 @@ class UserText:
             return role != TO or reads or self._goes_back
         return given != NOT and not (given == TO and role == FROM)
 
-    def _tells(self, first: int, last: int, role: str, *, reads: bool) -> bool:
+    def _is_telling(self, first: int, last: int, role: str, *, reads: bool) -> bool:
         places = [place for place in range(first, last) if self._parts[place][0].isalnum()]
         words = [self._parts[place] for place in places]
-        if not self._fits(first, last, role, reads=reads):
+        if not self._is_role_allowed(first, last, role, reads=reads):
             return False
         if self._is_quoted(first, last):
             return True
@@ -199,7 +199,7 @@ class UserText:
         behind = self._parts[last] if last < len(self._parts) else ""
         return (self._parts[before] if before >= 0 else ""), behind
 
-    def _answers_them(self) -> bool:
+    def _is_reply_to_source(self) -> bool:
         """It says what a source gets back: "send them the difference", "refund", "reply"; not "send them to Ann"."""
         for place, part in enumerate(self._parts):
             one, other = (*self._parts[place + 1 : place + 3], "", "")[:2]
@@ -211,16 +211,16 @@ class UserText:
 
     # --- names of records ---------------------------------------------------------------------------------------
 
-    def names(self, name: str) -> bool:
+    def has_name(self, name: str) -> bool:
         """True when the user has used this as the name of something: in quotes, capitalised, or two telling words."""
-        return any(self._is_name(first, last) for first, last in self._occurrences(phrase(name).split()))
+        return any(self._is_name(first, last) for first, last in self._find_occurrences(normalize_phrase(name).split()))
 
     def name_phrases(self) -> tuple[str, ...]:
         """Two words in a row that name something anywhere in a record: "Dental check-up", "grocery list"."""
         if self._phrases is None:
             places = [place for place in self._places if not self._inside[place]]
             found = [
-                phrase(self._text[self._starts[one] : self._ends[other]])
+                normalize_phrase(self._text[self._starts[one] : self._ends[other]])
                 for one, other in itertools.pairwise(places)
                 if other <= one + 2 and self._is_telling_at(one) and self._is_name(one, other + 1)
             ]
@@ -248,7 +248,7 @@ class UserText:
         wanted = set(fields) | {f"{field}s" for field in fields} | {field.removesuffix("s") for field in fields}
         if not wanted.isdisjoint(("sender", "from", "author")):
             wanted |= {"reply", "respond"}
-        for first, last in self._occurrences(phrase(name).split()):
+        for first, last in self._find_occurrences(normalize_phrase(name).split()):
             if not self._is_quoted(first, last):
                 continue
             before: list[str] = []
@@ -304,7 +304,7 @@ class UserText:
 
     # --- roles --------------------------------------------------------------------------------------------------
 
-    def _occurrences(self, words: list[str]) -> Iterator[tuple[int, int]]:
+    def _find_occurrences(self, words: list[str]) -> Iterator[tuple[int, int]]:
         for number in self._at.get(words[0], ()) if words else ():
             places = self._places[number : number + len(words)]
             if [self._parts[place] for place in places] == words:

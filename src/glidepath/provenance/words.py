@@ -87,30 +87,30 @@ _TRICK = re.compile(r"^\s*(?:[-/~\\]|\.\.?[/\\]?(?:\s|$))|\.\.(?:\W|$)")
 """Symbols that lead elsewhere: out of a folder, to its root, or into a program's options."""
 
 
-def plain(text: str) -> str:
+def normalize_text(text: str) -> str:
     """The text in one spelling: no invisible characters, no compatibility forms, no case."""
     if not text.isascii():
         text = unicodedata.normalize("NFKC", _HIDDEN.sub("", text))
     return text.casefold()
 
 
-def phrase(text: str) -> str:
+def normalize_phrase(text: str) -> str:
     """The words of a text between blanks, with a blank at either end: a phrase is in a text when its words are."""
-    found = _WORD.findall(plain(text))
+    found = _WORD.findall(normalize_text(text))
     return f" {' '.join(found)} " if found else ""
 
 
-def literal(text: str) -> str:
+def normalize_with_symbols(text: str) -> str:
     """The text in one spelling with its symbols, single blanks in it and none around it."""
-    return " ".join(plain(text).split())
+    return " ".join(normalize_text(text).split())
 
 
 def has_loose_symbols(value: str, text: str) -> bool:
     """True when a value has symbols that can mean something (`..`, `*`, `/`, `$`), and a literal text lacks them."""
-    spelled = plain(value)
+    spelled = normalize_text(value)
     if _HARMLESS.fullmatch(spelled) and not _TRICK.search(spelled):
         return False
-    return literal(value) not in text
+    return normalize_with_symbols(value) not in text
 
 
 def is_telling(word: str) -> bool:
@@ -128,17 +128,17 @@ def is_generic(word: str) -> bool:
     return word in _GENERIC
 
 
-def significant(words: str) -> list[str]:
+def list_meaningful_words(words: str) -> list[str]:
     """The meaningful words of a phrase."""
     return [word for word in words.split() if word not in _COMMON and len(word) > 2]  # noqa: PLR2004
 
 
 def is_moment(text: str) -> bool:
     """True for a date, a time, or both."""
-    return _MOMENT.fullmatch(plain(text).strip()) is not None
+    return _MOMENT.fullmatch(normalize_text(text).strip()) is not None
 
 
-def addresses(text: str) -> dict[str, str]:
+def find_addresses(text: str) -> dict[str, str]:
     """What can reach someone or names an account: links, mail addresses, numbers, handles; and how each is written."""
     if _ADDRESSES_HAVE.search(text) is None:
         return {}
@@ -156,13 +156,13 @@ def addresses_at(text: str) -> Iterator[tuple[str, str, int, int]]:
             yield canonical, written, match.start(), match.end()
 
 
-def besides(text: str) -> list[str]:
+def list_text_around_addresses(text: str) -> list[str]:
     """What is around the addresses of a text, where there are words in it."""
     kept, end, text = [], 0, normalize_spelling(text)
     for _, _, start, behind in addresses_at(text):
         kept.append(text[end:start])
         end = behind
-    return [part for part in (*kept, text[end:]) if phrase(part)]
+    return [part for part in (*kept, text[end:]) if normalize_phrase(part)]
 
 
 def normalize_spelling(text: str) -> str:

@@ -4,11 +4,11 @@ from typing import TYPE_CHECKING
 
 from glidepath.late import lazy_attributes
 from glidepath.outcome import Verdict
-from glidepath.run.abandoned import closable
+from glidepath.run.abandoned import await_until_cancelled
 from glidepath.run.cancel import CancelToken
-from glidepath.run.hooks import HookFault, Opinion, about, opinion, report, take_all, to_read
+from glidepath.run.hooks import HookFault, Opinion, ask_until_opinion, make_context, report, take_all, to_read
 from glidepath.run.inside import INHERIT, CallScope, Inherit
-from glidepath.run.interrupting import interruptible, interruptible_within
+from glidepath.run.interrupting import await_interruptibly, await_interruptibly_within
 from glidepath.run.interrupts import Interrupt, LetGo, Signal, Stopped, Why
 from glidepath.run.plan import Ending, Plan, Touchdown
 from glidepath.run.snapshot import Offspring, Resumption, restore_meter, snapshot_of
@@ -42,14 +42,14 @@ __all__ = [
     "Verdict",
     "Watch",
     "Why",
-    "about",
     "answer",
     "approve",
-    "closable",
+    "ask_until_opinion",
+    "await_interruptibly",
+    "await_interruptibly_within",
+    "await_until_cancelled",
     "deny",
-    "interruptible",
-    "interruptible_within",
-    "opinion",
+    "make_context",
     "report",
     "restore_meter",
     "snapshot_of",

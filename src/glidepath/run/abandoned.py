@@ -45,7 +45,7 @@ def move_scopes(coroutine: object, owner: TaskBound, new: asyncio.Task[Any]) -> 
     run's caller, and may do anything by then.
     """
     old = owner.task
-    for scope in scopes(coroutine):
+    for scope in iterate_held_scopes(coroutine):
         if isinstance(scope, TaskBound) and scope is not owner:
             scope.move(old, new)
         name = SCOPES.get(type(scope))
@@ -53,7 +53,7 @@ def move_scopes(coroutine: object, owner: TaskBound, new: asyncio.Task[Any]) -> 
             setattr(scope, name, new)
 
 
-def scopes(coroutine: object) -> Iterator[Any]:
+def iterate_held_scopes(coroutine: object) -> Iterator[Any]:
     """What the frames of a waiting coroutine hold: the timeouts, task groups and runs it is inside of, among others."""
     inside: Any = coroutine
     while inside is not None:
@@ -63,7 +63,7 @@ def scopes(coroutine: object) -> Iterator[Any]:
             scope = getattr(one, "__self__", None) if type(one) is types.MethodType else one
             yield scope
             if isinstance(scope, GENERATOR_SCOPES):
-                yield from scopes(scope.gen)
+                yield from iterate_held_scopes(scope.gen)
         inside = _next_awaitable(inside, held)
 
 
@@ -89,14 +89,14 @@ async def drive_abandoned(coroutine: Coroutine[Any, Any, Any]) -> None:
     cancelled = asyncio.CancelledError()  # what it waited for was cancelled with us
     request(cancelled)
     try:
-        await closable(coroutine, lambda: True, cancelled)
+        await await_until_cancelled(coroutine, lambda: True, cancelled)
     # Nobody waits for it: the loop would only log the error, long after the result has listed the work as abandoned.
     except BaseException:
         return
 
 
 @types.coroutine
-def closable(
+def await_until_cancelled(
     coroutine: Coroutine[Any, Any, Any], let_go: Callable[[], bool], error: BaseException | None = None
 ) -> Generator[Any, Any, Any]:
     """Await a coroutine that is sure to end when its task is cancelled, once nothing waits for it.

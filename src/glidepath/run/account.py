@@ -158,7 +158,7 @@ class Spending(Record, eq=False, kw_only=True, gc=False):
         self.account = accounts.pop(now) if now in accounts else Account()
         self.other_accounts = accounts
 
-    def come_back(self, at: float) -> None:
+    def schedule_return(self, at: float) -> None:
         """When to try the configured model again."""
         self.return_at = at
 
@@ -190,7 +190,7 @@ class Spending(Record, eq=False, kw_only=True, gc=False):
         """The smallest landing that a start may be made with."""
         self.least_landing = landing
 
-    def doubt(self, unexplained: Amount | None) -> None:
+    def record_dispute(self, unexplained: Amount | None) -> None:
         """The last call cost this much more than it can explain; None when it did not."""
         self.unexplained = unexplained
 

@@ -42,13 +42,13 @@ class CancelToken:
 
     def cancel(self, reason: str = "") -> None:
         """Stop every run that holds this token, without another model call."""
-        self._tell("cancel", str(reason))
+        self._notify_runs("cancel", str(reason))
 
     def wind_down(self, reason: str = "") -> None:
         """Ask every run that holds this token to deliver what it has and land."""
-        self._tell("wind_down", str(reason))
+        self._notify_runs("wind_down", str(reason))
 
-    def _tell(self, what: str, reason: str) -> None:
+    def _notify_runs(self, what: str, reason: str) -> None:
         with _lock:
             if what == "cancel":
                 if self._reason is not None:

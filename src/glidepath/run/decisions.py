@@ -14,9 +14,9 @@ from glidepath.result_kind import Unknown
 class Decision(Value, frozen=True, kw_only=True):
     """A decision about one call; made by `approve`, `deny` and `answer`.
 
-    Four do not come from a person. `unknown`: a call that had begun when the process died, and may have taken effect;
-    `text` says why nobody knows, as a value of `Unknown`. `void`: one that had not begun, and is not executed, as its
-    stored arguments are redacted.
+    Four do not come from a person. `make_unknown_decision`: a call that had begun when the process died, and may have
+    taken effect; `text` says why nobody knows, as a value of `Unknown`. `void`: one that had not begun, and is not
+    executed, as its stored arguments are redacted.
     `repeat`: one that had begun and is idempotent; it runs again under the same key, and is unknown where it may not.
     `ask`: a call from an imported journal, about which a person must be asked whatever its tool says.
     """
@@ -38,7 +38,7 @@ class Decision(Value, frozen=True, kw_only=True):
         return self.kind in ("unknown", "repeat")
 
 
-def unknown(why: Unknown) -> Decision:
+def make_unknown_decision(why: Unknown) -> Decision:
     """Nobody knows the outcome of a call, for this reason."""
     return Decision(kind="unknown", text=why.value)
 

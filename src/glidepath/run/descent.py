@@ -41,16 +41,16 @@ class WindDown(Record, eq=False, gc=False):
         asked = self.wind_down is not None or self.notice is not None or self.verdict is not None
         self.begun = asked or bool(self.withdrawn)
 
-    def condemn(self, verdict: Verdict) -> None:
+    def land_at_next_checkpoint(self, verdict: Verdict) -> None:
         """Land at the next checkpoint, for this reason."""
         self.verdict = verdict
         self.begun = True
         self.unsaved["verdict"] = None
 
-    def condemn_first(self, verdict: Verdict) -> None:
+    def land_unless_landing(self, verdict: Verdict) -> None:
         """The same, unless it already lands for another reason."""
         if self.verdict is None:
-            self.condemn(verdict)
+            self.land_at_next_checkpoint(verdict)
 
     def ask(self, cause: StopCause) -> None:
         """A person asks it to finish up; who asked first is why."""
@@ -65,7 +65,7 @@ class WindDown(Record, eq=False, gc=False):
         self.begun = True
         self.unsaved["notice"] = None
 
-    def last_turn(self, verdict: Verdict) -> None:
+    def mark_last_turn(self, verdict: Verdict) -> None:
         """The coming turn is the last."""
         self.final_turn = verdict
         self.unsaved["final_turn"] = None
@@ -82,7 +82,7 @@ class WindDown(Record, eq=False, gc=False):
         self.begun = True
         self.unsaved["withdrawn"] = self.unsaved["withdrawal"] = None
 
-    def tell_once(self, constraint: str, notice: str) -> bool:
+    def is_first_notice(self, constraint: str, notice: str) -> bool:
         """Whether the model has not been told this yet."""
         if (constraint, notice) in self.notices_told:
             return False
@@ -115,7 +115,7 @@ class Audit(Record, eq=False):
         self.warned = {**(self.warned or {}), constraint: said}
         self.warnings += 1
 
-    def calm(self, constraint: str) -> None:
+    def note_holding(self, constraint: str) -> None:
         """The constraint holds again."""
         self.warned = {other: said for other, said in (self.warned or {}).items() if other != constraint}
 

@@ -74,15 +74,15 @@ def _make_fingerprint(plan: Plan) -> Fingerprint:
         model=plans[0].model_name,
         fallback_models=", ".join(one.model_name for one in plans[1:]),
         system_prompt=_digest(plan.system_prompt.encode(errors="replace")) if plan.system_prompt else "",
-        output_type="" if plan.output is None else _of_schema(plan.output.schema),
+        output_type="" if plan.output is None else _digest_schema(plan.output.schema),
         limits={name: str(value) for name, value in limits.items() if value is not None},
-        tools={name: _of_tool(tool) for name, tool in plan.tools.items()},
-        plugins=dict.fromkeys(_guarding(plan), "in use"),
+        tools={name: _digest_tool(tool) for name, tool in plan.tools.items()},
+        plugins=dict.fromkeys(_list_guarding_plugins(plan), "in use"),
         constraints=dict.fromkeys([constraint.name for constraint in plan.custom], "in use"),
     )
 
 
-def _guarding(plan: Plan) -> list[str]:
+def _list_guarding_plugins(plan: Plan) -> list[str]:
     """The plugins that can affect a run; pure observers do not count."""
     if not plan.lineup.plugins:
         return []
@@ -90,13 +90,13 @@ def _guarding(plan: Plan) -> list[str]:
     return [one for hook in names.__struct_fields__ if hook != "event_observer" for one in getattr(names, hook)]
 
 
-def _of_tool(tool: Tool) -> str:
+def _digest_tool(tool: Tool) -> str:
     """Its parameters, and what matters when a call of it was interrupted."""
     marks = [mark for mark in ("idempotent", "requires_approval", "terminal") if getattr(tool, mark)]
-    return " ".join([_of_schema(tool.parameters), *marks])
+    return " ".join([_digest_schema(tool.parameters), *marks])
 
 
-def _of_schema(schema: object) -> str:
+def _digest_schema(schema: object) -> str:
     """The digest of a schema, also of one that is not JSON."""
     try:
         return _digest(canonical(schema))
@@ -108,7 +108,7 @@ def _digest(data: bytes) -> str:
     return blake2b(data, digest_size=6).hexdigest()
 
 
-def differences(before: Fingerprint, now: Fingerprint) -> Iterator[ConfigurationChange]:
+def find_differences(before: Fingerprint, now: Fingerprint) -> Iterator[ConfigurationChange]:
     """What is different, part by part."""
     for part in _PARTS:
         old, new = getattr(before, part), getattr(now, part)

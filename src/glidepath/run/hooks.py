@@ -12,7 +12,7 @@ from glidepath.events import HookFailed
 from glidepath.messages import Message
 from glidepath.run.error_log import log_error
 from glidepath.run.inside import ASKED, CallScope, recall
-from glidepath.run.interrupting import interruptible_within
+from glidepath.run.interrupting import await_interruptibly_within
 from glidepath.run.interrupts import Stopped, Why
 from glidepath.spi.inside_variable import INSIDE
 
@@ -68,7 +68,7 @@ def to_read(run: Run, messages: Sequence[Message]) -> Sequence[Message]:
     return transcript.shown
 
 
-def about(run: Run, kind: Callable[..., Any], **parts: object) -> Any:
+def make_context(run: Run, kind: Callable[..., Any], **parts: object) -> Any:
     """The first context of a kind in this run: it is kept, and the next one replaces what differs in it."""
     config = run.plan.config
     context = kind(
@@ -93,7 +93,7 @@ class Opinion(Record):
     fault: HookFault | None
 
 
-def opinion(
+def ask_until_opinion(
     run: Run, hook: str, voices: Iterator[tuple[str, Any]], context: object
 ) -> Awaitable[Opinion | None] | None:
     """Ask hooks until one has something to say: await that for its `Opinion`. None when all have been asked.
@@ -176,7 +176,7 @@ async def _await_answer(run: Run, answer: Awaitable[Any]) -> Any:
     work: Any = answer if hasattr(answer, "send") else as_coroutine(answer)  # a future, or has an __await__
     if run.watch.interrupt is not None:  # the run is being stopped: a hook that has to wait is interrupted at once
         run.watch.wanted = True
-    return await interruptible_within(work, run.watch, run.plan.config.hook_timeout)
+    return await await_interruptibly_within(work, run.watch, run.plan.config.hook_timeout)
 
 
 async def as_coroutine(awaitable: Awaitable[Any]) -> Any:

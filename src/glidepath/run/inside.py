@@ -152,7 +152,7 @@ class SideWork(Record, eq=False):
     raised: frozenset[tuple[str, ...]] = frozenset()
     """Errors of foreign code that are in the log."""
 
-    def belong_to(self, above: Run | None) -> None:
+    def set_parent(self, above: Run | None) -> None:
         """The run that has started this one; None when it has ended, so that a child does not keep its parent."""
         self.above = above
 
@@ -161,21 +161,21 @@ class SideWork(Record, eq=False):
         known, self.raised = self.raised, self.raised | {error}
         return error not in known
 
-    def hear(self, key: str, origins: tuple[str, ...]) -> None:
+    def note_origins(self, key: str, origins: tuple[str, ...]) -> None:
         """Something inside this call or hook has read from these sources."""
         self.heard = {**self.heard, key: tuple(dict.fromkeys((*self.heard.get(key, ()), *origins)))}
 
-    def enlist(self, key: str, child: tuple[CancelToken, asyncio.Future[Any]]) -> None:
+    def add_child(self, key: str, child: tuple[CancelToken, asyncio.Future[Any]]) -> None:
         """A call or hook has started a child."""
         self.spawned = {**self.spawned, key: (*self.spawned.get(key, ()), child)}
 
-    def dismiss(self, key: str) -> tuple[Any, ...]:
+    def take_children(self, key: str) -> tuple[Any, ...]:
         """The children of a call or hook that has ended."""
         left = self.spawned.get(key, ())
         self.spawned = {other: children for other, children in self.spawned.items() if other != key}
         return left
 
-    def number(self, name: str) -> int:
+    def count_child_name(self, name: str) -> int:
         """How many children of this name there are, with one more."""
         number = self.named.get(name, 0) + 1
         self.named = {**self.named, name: number}
@@ -186,9 +186,9 @@ class SideWork(Record, eq=False):
         before = self.find_child_result(child.run_id)
         self.abandoned += child.abandoned if before is None else child.abandoned[len(before.abandoned) :]
         self.unsaved["abandoned"] = None
-        self.adopt(child)
+        self.add_finished_child(child)
 
-    def adopt(self, child: RunResult) -> None:
+    def add_finished_child(self, child: RunResult) -> None:
         """A child had ended before the process died: what it let go of is gone."""
         before = self.find_child_result(child.run_id)
         if before is None:
@@ -208,7 +208,7 @@ class SideWork(Record, eq=False):
         self.abandoned += (AbandonedWork(call_id=call_id, tool_name=name, kind=kind, reason=reason),)
         self.unsaved["abandoned"] = None
 
-    def doubt(self, calls: Iterable[ToolCall]) -> None:
+    def mark_unknown(self, calls: Iterable[ToolCall]) -> None:
         """The outcome of these calls is unknown."""
         self.unknown_effects += tuple(calls)
         self.unsaved["unknown_effects"] = None
@@ -232,15 +232,15 @@ def current_scope() -> CallScope | None:
     return None
 
 
-def go_outside() -> Any:
-    """What runs from now on belongs to no place but those it opens itself. Returns where to `come_back` to, if any."""
+def leave_scope() -> Any:
+    """What runs from now on belongs to no place but those it opens itself; returns what `restore_scope` takes."""
     before = INSIDE.get()
     if before is not None:
         INSIDE.set(None)
     return before
 
 
-def come_back(before: object) -> None:
+def restore_scope(before: object) -> None:
     """Be in that place again."""
     if before is not None:
         INSIDE.set(before)
@@ -249,9 +249,9 @@ def come_back(before: object) -> None:
 # --- children of a place ----------------------------------------------------------------------------------------
 
 
-def enlist(place: CallScope, token: CancelToken, child: asyncio.Future[Any]) -> None:
+def attach_child(place: CallScope, token: CancelToken, child: asyncio.Future[Any]) -> None:
     """A child belongs to a place: it is stopped when that ends before it."""
-    place.run.work.enlist(place.key, (token, child))
+    place.run.work.add_child(place.key, (token, child))
 
 
 async def launch(
@@ -273,7 +273,7 @@ async def launch(
     name = f"{place.key}.{len(place.run.work.spawned.get(place.key, ())) + 1}"
     child = _start_child_task(place.loop, fly(token, name), "glidepath-child")
     # Before the first wait: a place that ends now must know of the child to stop it.
-    enlist(place, token, child)
+    attach_child(place, token, child)
     try:
         result, error = await child
     finally:
@@ -322,11 +322,11 @@ def link_tokens(*parents: CancelToken | None) -> tuple[CancelToken, Callable[[],
 
 async def recall(run: Run, key: str) -> None:
     """A call or hook has ended: stop the children it left behind, and wait for them."""
-    left = run.work.dismiss(key)
+    left = run.work.take_children(key)
     for token, child in left:
         if not child.done():
             token.cancel("the tool call or hook that started it has ended")
-            await run.watch.outlast(PATIENCE, [child])
+            await run.watch.wait_for_all(PATIENCE, [child])
         if not child.done():
             reason = "the tool call or hook that started it has ended"
             run.work.abandon(key, "", "child", reason)
@@ -355,7 +355,7 @@ class _Errand:
         if not self.begun.set_running_or_notify_cancel():
             return  # nobody waits for it any more
         if self._worker is not None:
-            self._worker.rest()
+            self._worker.mark_waiting()
         self._task = _start_child_task(self.loop, self._work(), "glidepath-errand", self._context)
         self._task.add_done_callback(self._on_done)
         self.begun.set_result(None)
@@ -410,7 +410,7 @@ async def run_on_own_loop(
     def begin() -> None:
         if place.is_open:
             enlisted.append(loop.create_future())
-            enlist(place, token, enlisted[0])
+            attach_child(place, token, enlisted[0])
         else:
             token.cancel("the tool call or hook that started it has ended")
 
@@ -458,7 +458,7 @@ async def wait_for_budget(watch: Watch, turn: asyncio.Future[None], until: float
             loop.call_soon_threadsafe(answers.append, loop)
         except RuntimeError:  # it is closed: nothing waits there
             answers.append(loop)
-    watch.scope(min(ANSWERS_WITHIN if loops else inf, max(0.0, until - watch.time())))
+    watch.set_time_limit(min(ANSWERS_WITHIN if loops else inf, max(0.0, until - watch.time())))
     try:
         await watch.wait(turn)
     except asyncio.CancelledError:
@@ -466,7 +466,7 @@ async def wait_for_budget(watch: Watch, turn: asyncio.Future[None], until: float
             raise
         return len(answers) == len(loops) or watch.time() >= until
     finally:
-        watch.calm()
+        watch.end_wait()
     return True
 
 

@@ -35,7 +35,7 @@ async def run_uninterrupted(work: Coroutine[Any, Any, T], name: str | None = Non
     return task.result()
 
 
-async def interruptible_within(
+async def await_interruptibly_within(
     coroutine: Coroutine[Any, Any, Any], watch: Watch, seconds: float | None, *waiting: object
 ) -> Any:
     """Await foreign code within `seconds`, raced against every interrupt; raises `Stopped` when it did not finish.
@@ -43,19 +43,21 @@ async def interruptible_within(
     `waiting`: what the coroutine waits for, when it has been started already.
     """
     if seconds is not None:
-        watch.scope(seconds)
+        watch.set_time_limit(seconds)
     else:
         watch.scope_hit = False
     try:
-        return await interruptible(coroutine, watch, *waiting)
+        return await await_interruptibly(coroutine, watch, *waiting)
     except (LetGo, asyncio.CancelledError) as stop:
         raise watch.explain_stop(stop) from None
     finally:
-        watch.calm()
+        watch.end_wait()
 
 
 @types.coroutine
-def interruptible(coroutine: Coroutine[Any, Any, Any], watch: Watch, *started: object) -> Generator[Any, Any, Any]:
+def await_interruptibly(
+    coroutine: Coroutine[Any, Any, Any], watch: Watch, *started: object
+) -> Generator[Any, Any, Any]:
     """Await a foreign coroutine inside the run's own task, and let go of it when it ignores its cancellation.
 
     `started`: what the coroutine waits for, when it has taken its first step already. Raises `LetGo`. This is the whole
@@ -79,13 +81,13 @@ def interruptible(coroutine: Coroutine[Any, Any, Any], watch: Watch, *started: o
             raise
         # as `_make_ready` does it: every delta may have to be waited for
         if watch.task.cancelling() != watch.level:
-            watch.look()
+            watch.note_foreign_cancellations()
         if watch.streaming is not None:
             watch.streaming.pause(watch.run)
         if watch.wanted:
-            watch.poke_self()
+            watch.cancel_next_wait()
         if watch.consumer is not None:
-            watch.consumer.ring()
+            watch.consumer.wake_consumer()
         try:
             # Nothing to overhear in a bare yield, nor in what asyncio will refuse: no future, or the task itself.
             if waiting is None or waiting is watch.task or not (isinstance(waiting, Future) or isfuture(waiting)):
@@ -103,14 +105,14 @@ def _make_ready(watch: Watch) -> None:
     """The run is about to wait for foreign code."""
     # Foreign code may have cancelled our task: count it as its own before anybody else can.
     if watch.task.cancelling() != watch.level:
-        watch.look()
+        watch.note_foreign_cancellations()
     # What it has streamed becomes events now; an observer of them may stop the run.
     if watch.streaming is not None:
         watch.streaming.pause(watch.run)
     if watch.wanted:
-        watch.poke_self()
+        watch.cancel_next_wait()
     if watch.consumer is not None:
-        watch.consumer.ring()
+        watch.consumer.wake_consumer()
 
 
 def _drive(
@@ -131,10 +133,10 @@ def _drive(
             )
         except asyncio.CancelledError as cancelled:
             error = cancelled
-            asked = watch.asks(cancelled) or asked
+            asked = watch.is_asked_to_stop(cancelled) or asked
             watch.count_cancellation()
-            doubt = watch.in_doubt()
-            if patient and watch.out_of_patience():
+            doubt = watch.is_in_doubt()
+            if patient and watch.is_out_of_patience():
                 # Its timeouts and task groups would keep cancelling our task, which it leaves: they move with it.
                 move_scopes(
                     coroutine, watch, watch.loop.create_task(drive_abandoned(coroutine), name="glidepath-abandoned")
@@ -162,10 +164,10 @@ def _drive(
             raise
         error = None
         if watch.task.cancelling() != watch.level:
-            watch.look()
+            watch.note_foreign_cancellations()
         if waits:  # most code obeys at once: only code that waits again needs patience
             waits = False
-            watch.be_patient()
-        if doubt and not watch.in_doubt():
-            doubt, patient = False, patient and watch.forgive(asked=asked)
+            watch.schedule_patience_check()
+        if doubt and not watch.is_in_doubt():
+            doubt, patient = False, patient and watch.forgive_self_cancellation(asked=asked)
         _make_ready(watch)

@@ -59,7 +59,7 @@ class Alive(Protocol):
     parts: list[str]
     """The text so far."""
 
-    def pulse(self) -> int:
+    def progress_mark(self) -> int:
         """Something that changes with every delta, and is 0 before the first."""
         ...
 
@@ -77,7 +77,7 @@ class Patience(Value, frozen=True, kw_only=True):
     grain: float
 
 
-def ring(bell: asyncio.Future[None], _: object = None) -> None:
+def wake_waiter(bell: asyncio.Future[None], _: object = None) -> None:
     """Wake the waiter, unless that was done before."""
     if not bell.done():
         bell.set_result(None)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from glidepath.messages import Message, coming_from, origins_of
+from glidepath.messages import Message, add_origins, origins_of
 from glidepath.run.hooks import to_read
 from glidepath.spi.inside_variable import INSIDE
 
@@ -19,10 +19,10 @@ def place_here() -> str:
     return "" if place is None else str(getattr(place, "key", ""))
 
 
-def hear(run: Run, key: str, origins: tuple[str, ...]) -> None:
+def note_origins(run: Run, key: str, origins: tuple[str, ...]) -> None:
     """Something inside the call or hook `key`, a child or a program, has read from these sources."""
     if origins:
-        run.work.hear(key, origins)
+        run.work.note_origins(key, origins)
 
 
 def sources_read_by_programs(run: Run) -> tuple[str, ...]:
@@ -43,7 +43,7 @@ def mark_tainted(parent: Run, messages: tuple[Message, ...]) -> tuple[Message, .
     """A child's prompt: a model that has read untrusted text may have written it."""
     heard = [name for origins in parent.work.heard.values() for name in origins]  # by this call, perhaps
     origins = tuple(dict.fromkeys((*origins_of(parent.transcript.messages), *heard)))
-    return tuple([coming_from(message, origins) for message in messages]) if origins else messages
+    return tuple([add_origins(message, origins) for message in messages]) if origins else messages
 
 
 def transcripts_above(run: Run) -> tuple[Sequence[Message], ...]:

@@ -21,7 +21,7 @@ class PausedChild(Record, eq=False):
     """By the call ids of the child."""
 
 
-def waits_in(pending: PendingCall) -> str:
+def find_call_of_child(pending: PendingCall) -> str:
     """The call of this run whose child the pending call belongs to; empty when the call is this run's own."""
     return next((frame.call_id for frame in pending.path if frame.run_id), "")
 
@@ -35,7 +35,7 @@ def find_paused_child(
     pending: Iterable[PendingCall], call_id: str, decisions: Mapping[str, Decision]
 ) -> PausedChild | None:
     """The child of this call that waits for a person, if one does."""
-    mine = tuple([one for one in pending if waits_in(one) == call_id])
+    mine = tuple([one for one in pending if find_call_of_child(one) == call_id])
     if not mine:
         return None
     run_id = next(frame.run_id for frame in mine[0].path if frame.run_id)

@@ -36,7 +36,7 @@ def has_same_prefix(before: Sequence[Message], now: Sequence[Message], vendor: s
     """Whether a view begins like the one sent before it; its last message may differ, as a reminder at the end does."""
     if not before:
         return True
-    if vendor in SYSTEM_FIRST and _system(before) != _system(now):
+    if vendor in SYSTEM_FIRST and _system_messages_of(before) != _system_messages_of(now):
         return False
     most = len(before) - 1
     if len(now) < most:
@@ -44,5 +44,5 @@ def has_same_prefix(before: Sequence[Message], now: Sequence[Message], vendor: s
     return all(now[k] is before[k] or now[k] == before[k] for k in range(most))
 
 
-def _system(view: Sequence[Message]) -> list[Message]:
+def _system_messages_of(view: Sequence[Message]) -> list[Message]:
     return [message for message in view if type(message) is SystemMessage]

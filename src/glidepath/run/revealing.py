@@ -49,7 +49,7 @@ def escape_invisible(text: str, keep: str = "") -> str:
     """
     if text.isascii() and text.isprintable() and "<U+" not in text:
         return text
-    alike = frozenset() if text.isascii() else _lookalikes(text)
+    alike = frozenset() if text.isascii() else _find_lookalikes(text)
     shown: list[str] = []
     marks = _MARKS  # a text must not begin with an accent, which would change what is before it
     for place, sign in enumerate(text):
@@ -68,7 +68,7 @@ def mask_controls(text: str) -> str:
     return "".join(sign if sign.isprintable() or sign in "\n\t" else f"<U+{ord(sign):04X}>" for sign in text)
 
 
-def _lookalikes(text: str) -> frozenset[int]:
+def _find_lookalikes(text: str) -> frozenset[int]:
     """Where a text has a character that passes for another one.
 
     Letters of other scripts in a word with Latin letters, words that consist only of letters that look Latin where
@@ -78,12 +78,12 @@ def _lookalikes(text: str) -> frozenset[int]:
     start = 0
     for line in text.split("\n"):
         if not line.isascii():
-            found.update(start + place for place in _in_line(line))
+            found.update(start + place for place in _find_lookalikes_in_line(line))
         start += len(line) + 1
     return frozenset(found)
 
 
-def _in_line(line: str) -> Iterator[int]:
+def _find_lookalikes_in_line(line: str) -> Iterator[int]:
     foreign = {place for place, sign in enumerate(line) if not sign.isascii() and _script(sign)}
     plain = {_script(line[place]) for place in foreign if line[place] not in _ALIKE}
     start = 0
@@ -115,7 +115,7 @@ def argument_rows(arguments: Mapping[str, Any], width: int) -> list[str]:
     """Every argument with its name and its whole value, in rows of at most `width` columns."""
     rows: list[str] = []
     for name, value in arguments.items():
-        rows += _argument(str(name), value, max(width, _NARROWEST))
+        rows += _format_argument(str(name), value, max(width, _NARROWEST))
     return rows or ["  (no arguments)"]
 
 
@@ -124,7 +124,7 @@ def size_of(arguments: Mapping[str, Any]) -> int:
     return sum(len(value if isinstance(value, str) else _json(value)) for value in arguments.values())
 
 
-def _argument(name: str, value: object, width: int) -> Iterator[str]:
+def _format_argument(name: str, value: object, width: int) -> Iterator[str]:
     label = escape_invisible(name)
     if label != name or width_of(label) > width // 2:
         yield "  an argument named"
@@ -155,26 +155,26 @@ def wrap_lines(text: str, width: int) -> Iterator[str]:
     room = max(width - len(_FIRST), 8)
     for line in text.split("\n"):
         gutter = _FIRST
-        for row in _rows(escape_invisible(line), room):
+        for row in _split_rows(escape_invisible(line), room):
             yield gutter + row
             gutter = _NEXT
 
 
 def fold_line(text: str, width: int, indent: str) -> str:
     """One line that is safe to show, in rows of at most `width` columns behind an indent."""
-    return "\n".join(indent + row for row in _rows(text, max(width - len(indent), 8)))
+    return "\n".join(indent + row for row in _split_rows(text, max(width - len(indent), 8)))
 
 
-def _rows(text: str, room: int) -> Iterator[str]:
+def _split_rows(text: str, room: int) -> Iterator[str]:
     while True:
-        cut = room if text.isascii() else _fits(text, room)
+        cut = room if text.isascii() else _count_fitting(text, room)
         yield text[:cut]
         text = text[cut:]
         if not text:
             break
 
 
-def _fits(text: str, room: int) -> int:
+def _count_fitting(text: str, room: int) -> int:
     """How many characters of the text fit into this many columns; a letter keeps its accents."""
     used = 0
     for place, sign in enumerate(text):

@@ -16,12 +16,12 @@ from glidepath.messages import (
     ToolCall,
     ToolResultMessage,
     UserMessage,
-    visible,
+    is_visible,
 )
 from glidepath.outcome import TRANSITIONS, AgentState, PendingCall
 from glidepath.run.survey import TranscriptStats, characters_of
 from glidepath.run.unsaved import Unsaved
-from glidepath.run.unseen import blank_stale_messages, sendable
+from glidepath.run.unseen import blank_stale_messages, drop_unsendable
 from glidepath.spi.models import ModelRequest
 
 PRE_FLIGHT, AFTER_MODEL, AFTER_TOOLS = "pre_flight", "after_model", "after_tools"
@@ -93,7 +93,7 @@ class Transcript(Record, eq=False, kw_only=True):
             self.view_tokens -= sum([survey.sizes[place] for place in notices])
             characters -= sum([characters_of(self.messages[place]) for place in notices])
         if survey.unsent:
-            self.view = self.apart = sendable(self.shapeable()[0])
+            self.view = self.apart = drop_unsendable(self.list_shapeable()[0])
         elif notices:
             self.view = self.apart = self.messages.copy()
             for place in reversed(notices):
@@ -122,7 +122,7 @@ class Transcript(Record, eq=False, kw_only=True):
 
     # --- waiting for the next turn ----------------------------------------------------------------------------
 
-    def tell_later(self, reason: str, source: str, text: str) -> None:
+    def queue_notice(self, reason: str, source: str, text: str) -> None:
         """Tell the model this at the next turn."""
         self.later += ((reason, source, text),)
         self.unsaved["later"] = None
@@ -137,7 +137,7 @@ class Transcript(Record, eq=False, kw_only=True):
         self.waiting = tuple([one for one in self.waiting if id(one) not in gone])
         self.unsaved["waiting"] = None
 
-    def untold(self) -> list[Message]:
+    def take_unsent_notices(self) -> list[Message]:
         """What is left when the run ends: nobody has seen it."""
         notices = [UserMessage(text, internal=True, reason=reason) for reason, _, text in self.later]
         return [*self.waiting, *notices]
@@ -160,7 +160,7 @@ class Transcript(Record, eq=False, kw_only=True):
         """No context transform has changed the view. It only grows, so its length tells what was sent."""
         self.sent_view, self.sent_own = (), len(self.view)
 
-    def shapeable(self) -> tuple[Sequence[Message], Sequence[int]]:
+    def list_shapeable(self) -> tuple[Sequence[Message], Sequence[int]]:
         """What a view is made from, with the size of each message: all but notices of earlier runs."""
         return blank_stale_messages(self.messages, self.sizes, self.stale)
 
@@ -180,11 +180,11 @@ class Transcript(Record, eq=False, kw_only=True):
         """Some were left out of the view."""
         self.picture_bytes = pictures
 
-    def mix(self) -> None:
+    def note_other_vendor(self) -> None:
         """Another vendor answers from now on."""
         self.mixed = True
 
-    def stand_in(self, checkpoint: Any) -> None:
+    def set_checkpoint(self, checkpoint: Any) -> None:
         """A checkpoint replaces the beginning of the transcript; None: nothing does."""
         self.checkpoint = checkpoint
 
@@ -306,7 +306,9 @@ class CurrentTurn(Record, eq=False, gc=False):
         self.request = request
         return request
 
-    def allow(self, allowed: frozenset[str] | None, denials: MutableMapping[str, str] | None = None) -> None:
+    def set_allowed_tools(
+        self, allowed: frozenset[str] | None, denials: MutableMapping[str, str] | None = None
+    ) -> None:
         """The tools that this turn may use, and why it may not use the others."""
         if allowed is not self.allowed:
             self.allowed = allowed
@@ -314,7 +316,7 @@ class CurrentTurn(Record, eq=False, gc=False):
         if denials is not None:
             self.denials = denials
 
-    def pend(self, pending: tuple[PendingCall, ...]) -> None:
+    def set_pending(self, pending: tuple[PendingCall, ...]) -> None:
         """These calls wait for a person."""
         self.pending = pending
         self.unsaved["pending"] = None
@@ -379,7 +381,7 @@ class AnswerSoFar(Record, eq=False, gc=False):
 
     def keep_text(self, text: str) -> None:
         """The best text so far, if it shows anything."""
-        if visible(text):
+        if is_visible(text):
             self.text = text
 
     def replace_text(self, text: str) -> None:
@@ -396,7 +398,7 @@ class AnswerSoFar(Record, eq=False, gc=False):
         self.parts = ()
         self.unsaved["parts"] = None
 
-    def rescue(self) -> None:
+    def count_rescue(self) -> None:
         """A bad end was turned into another turn."""
         self.empty_outcomes += 1
         self.rescued = True

@@ -51,7 +51,7 @@ class RunJournal(Protocol):
         """The run begins, or continues: its first commit, with the task in it."""
         ...
 
-    def asking(self, booking: BookedCall) -> Awaitable[None] | None:
+    def record_model_call(self, booking: BookedCall) -> Awaitable[None] | None:
         """A model call is about to start. None when that is written; otherwise it is when this was awaited."""
         ...
 
@@ -59,13 +59,16 @@ class RunJournal(Protocol):
         """A reply has outgrown its reservation, which is larger now; False when that could not be written."""
         ...
 
-    def starting(
+    def record_starts(
         self, jobs: Sequence[JournaledCall], queued: Sequence[JournaledCall] = (), done: Sequence[JournaledCall] = ()
     ) -> Awaitable[None] | None:
-        """These calls are about to start; `queued` will later, `done` have just got their results. As `asking`."""
+        """These calls are about to start.
+
+        `queued` will later, `done` have just got their results. As `record_model_call`.
+        """
         ...
 
-    def unfile(self, call_id: str) -> None:
+    def drop_result(self, call_id: str) -> None:
         """This result does not join the transcript: a program has it."""
         ...
 
@@ -94,7 +97,7 @@ class RunJournal(Protocol):
 class Spawner(Protocol):
     """What can run as a child of a run: an `Agent`. The one call from a tool call up to the agents."""
 
-    def fly_child(
+    def run_child(
         self, prompt: str | Message | Sequence[Message], *, parent: Run, cancel: CancelToken, **options: Any
     ) -> Coroutine[Any, Any, RunResult]:
         """Run as a child of `parent`: on its budget, within its time, under its guards."""

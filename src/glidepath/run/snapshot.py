@@ -201,7 +201,7 @@ def restore(run: Run, resumed: Resumption) -> None:
     if not ended:
         _reopen_turn(run)
     elif transcript.messages and type(transcript.messages[-1]) is AssistantMessage:
-        transcript.tell_later("resumed", "resume", run.plan.config.texts.fill("resumed"))
+        transcript.queue_notice("resumed", "resume", run.plan.config.texts.fill("resumed"))
 
 
 def _reopen_turn(run: Run) -> None:

@@ -40,7 +40,7 @@ from glidepath.run.snapshot import Resumption, restore, take_snapshot
 from glidepath.run.survey import TranscriptStats
 from glidepath.run.terms import RunGuards, RunInputs
 from glidepath.run.unsaved import Unsaved
-from glidepath.run.unseen import NEVER_SENT, sendable
+from glidepath.run.unseen import NEVER_SENT, drop_unsendable
 from glidepath.run.voice import Consumer, EventEmitter, numbers_from
 from glidepath.run.watch import Watch
 from glidepath.spi.constraints import Remaining
@@ -129,12 +129,12 @@ class Run(Record, eq=False, kw_only=True):
         """From now on, record what happens in the journal."""
         self.journal = journal
 
-    def become(self, run_id: str) -> None:
+    def take_id(self, run_id: str) -> None:
         """Take another id before the start: a replay has that of the run it repeats."""
         self.run_id = run_id
         self.turn.unsaved["run_id"] = None
         self.voice.run_id = run_id
-        self.voice.attend(self.voice.stream, self.voice.audience)
+        self.voice.connect_listeners(self.voice.stream, self.voice.audience)
 
     def start(self) -> None:
         """The first event."""
@@ -156,7 +156,7 @@ class Run(Record, eq=False, kw_only=True):
             self.user,
             self.metadata,
             provider_of(plan.model),
-            self._own_limits(),
+            self._list_own_limits(),
             None if terms.per_run is None else terms.per_run.notes,
         )
         if voice.audience is not None:
@@ -164,7 +164,7 @@ class Run(Record, eq=False, kw_only=True):
             if notes:
                 terms.take_notes(notes)
 
-    def _own_limits(self) -> dict[str, float]:
+    def _list_own_limits(self) -> dict[str, float]:
         """The limits that are set for this run itself, as `RunStarted` shows them."""
         return limits_of(self.plan.caps, self.plan.timeout)
 
@@ -222,7 +222,7 @@ class Run(Record, eq=False, kw_only=True):
             audit.violations = [record]  # a list only when there is something to keep
         self.turn.unsaved["violations"] = None
 
-    def past_deadline(self) -> bool:
+    def is_past_deadline(self) -> bool:
         """True when the whole time of this run is up, not only that of its landing."""
         return self.plan.timeout is not None and self.elapsed() + 1e-6 >= self.plan.timeout
 
@@ -263,12 +263,12 @@ class Run(Record, eq=False, kw_only=True):
         """A message from outside: what no model may see joins the transcript only."""
         transcript, unseen = self.transcript, type(message) in NEVER_SENT
         if unseen and transcript.view is transcript.messages:  # from now on the view is another list
-            transcript.view = transcript.apart = sendable(transcript.messages)
+            transcript.view = transcript.apart = drop_unsendable(transcript.messages)
         self.add(message)
         if unseen:
             del transcript.view[-1]
 
-    def tell(self, reason: str, source: str, text: str) -> None:
+    def tell_model(self, reason: str, source: str, text: str) -> None:
         """Tell the model something that people do not see."""
         self.add(UserMessage(text, internal=True, reason=reason))
         self.emit(NoticeSent, reason, source, text)
@@ -276,7 +276,7 @@ class Run(Record, eq=False, kw_only=True):
     def set_view(self, messages: list[Message], tokens: int) -> None:
         """Show the model less than the whole transcript from now on."""
         transcript = self.transcript
-        transcript.view = transcript.apart = sendable(messages)
+        transcript.view = transcript.apart = drop_unsendable(messages)
         transcript.view_tokens = tokens
         transcript.anchor = self.plan.fixed_tokens
         transcript.sent_view, transcript.sent_own = (), 0
@@ -287,7 +287,7 @@ class Run(Record, eq=False, kw_only=True):
         if self.hooks.tool_gate or descent.withdrawn or descent.work_withdrawn:
             return True
         if self.turn.allowed is not None:
-            self.turn.allow(None)
+            self.turn.set_allowed_tools(None)
         return False
 
     def admit(self) -> None:
@@ -299,7 +299,7 @@ class Run(Record, eq=False, kw_only=True):
         later, transcript.later = transcript.later, ()
         transcript.unsaved["waiting"] = transcript.unsaved["later"] = None
         for reason, source, text in later:
-            self.tell(reason, source, text)
+            self.tell_model(reason, source, text)
 
     # --- the turn ---------------------------------------------------------------------------------------------
 
@@ -350,7 +350,7 @@ class Run(Record, eq=False, kw_only=True):
 
     # --- outside ----------------------------------------------------------------------------------------------
 
-    def hear(self, what: str, reason: str) -> None:
+    def on_cancel_token(self, what: str, reason: str) -> None:
         """A cancel token was triggered; from any thread."""
         loop = self.watch.loop
         try:
@@ -358,16 +358,16 @@ class Run(Record, eq=False, kw_only=True):
         except RuntimeError:
             running = None
         if running is loop:
-            self._obey(what, reason)
+            self._obey_signal(what, reason)
         else:
             if what == "cancel":
                 self.watch.called_off = reason or CALLED_OFF
             try:
-                loop.call_soon_threadsafe(self._obey, what, reason)
+                loop.call_soon_threadsafe(self._obey_signal, what, reason)
             except RuntimeError:  # the loop is closed: the run is long over
                 return
 
-    def _obey(self, what: str, reason: str) -> None:
+    def _obey_signal(self, what: str, reason: str) -> None:
         if what == "cancel":
             self.watch.raise_interrupt(Interrupt(Signal.CANCEL, "cancel", reason or CALLED_OFF))
         else:
@@ -432,19 +432,19 @@ class Run(Record, eq=False, kw_only=True):
             pending=turn.pending,
             abandoned=work.abandoned,
             unknown_effects=work.unknown_effects,
-            undelivered=tuple(transcript.untold()),
+            undelivered=tuple(transcript.take_unsent_notices()),
             changes=self.terms.changes,
             snapshot=None if ending.outcome is LoopOutcome.DONE else take_snapshot(self, ending),
         )
         return self.result
 
-    def tell_use(self, result: RunResult) -> RunResult:
+    def attach_usage(self, result: RunResult) -> RunResult:
         """The result, and beside it what the run may use and had used after each reply.
 
         It is not a field: journals record it turn by turn, and results with equal fields stay equal.
         """
         if "_use" not in result.__dict__:
-            use = self.spend.use(self._own_limits(), self.terms.started_at, self.watch.time(), self.meter)
+            use = self.spend.use(self._list_own_limits(), self.terms.started_at, self.watch.time(), self.meter)
             result.__dict__["_use"] = use
         return result
 
@@ -477,8 +477,8 @@ def open_state(
 ) -> Run:
     """A run that is ready to start. `survey`: what is known of all its messages; None when there are none."""
     again, first_new, unsaved = resumed is not None, len(messages), Unsaved()
-    descent, terms = _descent(plan, meter, watch, unsaved), _terms(plan, session_id, watch, deps, unsaved)
-    transcript = _transcript(plan, messages, survey, unsaved)
+    descent, terms = _make_wind_down(plan, meter, watch, unsaved), _make_inputs(plan, session_id, watch, deps, unsaved)
+    transcript = _make_transcript(plan, messages, survey, unsaved)
     now: Callable[[], float] = getattr(watch.loop, "epoch", time.time)
     run = Run(
         run_id=run_id,
@@ -519,10 +519,12 @@ def open_state(
 def _listen(run: Run, stream: Consumer | None) -> None:
     """Tell the listeners from now on."""
     observed = run.hooks.observers or run.plan.config.event_sink is not None
-    run.voice.attend(stream, _audience(run) if observed else None)
+    run.voice.connect_listeners(stream, _make_audience(run) if observed else None)
 
 
-def _transcript(plan: Plan, messages: list[Message], survey: TranscriptStats | None, unsaved: Unsaved) -> Transcript:
+def _make_transcript(
+    plan: Plan, messages: list[Message], survey: TranscriptStats | None, unsaved: Unsaved
+) -> Transcript:
     return Transcript(
         messages=messages,
         sizes=[] if survey is None else survey.sizes.copy(),
@@ -535,7 +537,7 @@ def _transcript(plan: Plan, messages: list[Message], survey: TranscriptStats | N
     )
 
 
-def _terms(plan: Plan, session_id: str, watch: Watch, deps: object, unsaved: Unsaved) -> RunInputs:
+def _make_inputs(plan: Plan, session_id: str, watch: Watch, deps: object, unsaved: Unsaved) -> RunInputs:
     return RunInputs(
         session_id=session_id,
         started_at=watch.time(),
@@ -546,7 +548,7 @@ def _terms(plan: Plan, session_id: str, watch: Watch, deps: object, unsaved: Uns
     )
 
 
-def _descent(plan: Plan, meter: Meter, watch: Watch, unsaved: Unsaved) -> WindDown:
+def _make_wind_down(plan: Plan, meter: Meter, watch: Watch, unsaved: Unsaved) -> WindDown:
     """How a run comes down: when its soft limits are reached."""
     window, deadline, turns = watch.window_at, watch.deadline_at, plan.soft_turns
     return WindDown(
@@ -556,7 +558,7 @@ def _descent(plan: Plan, meter: Meter, watch: Watch, unsaved: Unsaved) -> WindDo
     )
 
 
-def _audience(run: Run) -> Audience:
+def _make_audience(run: Run) -> Audience:
     """The listeners, except the consumer of a stream."""
     from glidepath.plugins.observer import Observer
     from glidepath.plugins.sole_listener import audience_of

@@ -94,14 +94,14 @@ class RunStream(Generic[OutputT]):
         return self.run.state
 
     def __repr__(self) -> str:
-        return f"<RunStream {self._at_a_glance()}>"
+        return f"<RunStream {self._describe()}>"
 
     def _repr_html_(self) -> str:
         """State and spend at a glance, in a notebook; the result once there is one."""
         run = self.run
-        return f"<b>{self._at_a_glance()}</b>" if run is None or run.result is None else run.result._repr_html_()
+        return f"<b>{self._describe()}</b>" if run is None or run.result is None else run.result._repr_html_()
 
-    def _at_a_glance(self) -> str:
+    def _describe(self) -> str:
         run = self.run
         if run is None:
             return self.state.name
@@ -211,7 +211,7 @@ class RunStream(Generic[OutputT]):
         if fly is not None:
             loop, context = asyncio.get_running_loop(), copy_context()
             self._task = loop.create_task(fly(self), name="glidepath-run", context=context)
-            self._task.add_done_callback(self.ring, context=context)
+            self._task.add_done_callback(self.wake_consumer, context=context)
         return self._task  # type: ignore[return-value] # there is one since the first time
 
     async def _events(self) -> AsyncIterator[Event]:
@@ -270,7 +270,7 @@ class RunStream(Generic[OutputT]):
 
     # --- the run's side ---------------------------------------------------------------------------------------
 
-    def ring(self, _: object = None) -> None:
+    def wake_consumer(self, _: object = None) -> None:
         """Something may have happened: wake the consumer, if it waits for that."""
         bell = self._bell
         if bell is not None:
@@ -278,7 +278,7 @@ class RunStream(Generic[OutputT]):
             if not bell.done():
                 bell.set_result(None)
 
-    def room(self) -> asyncio.Future[None]:
+    def wait_for_room(self) -> asyncio.Future[None]:
         """What to wait for when the consumer is far behind."""
         self._room = asyncio.get_running_loop().create_future()
         return self._room

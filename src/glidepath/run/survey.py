@@ -32,7 +32,7 @@ MEASURE = 1
 """Of the way in which sizes and characters are counted: another number when a message may count otherwise."""
 
 
-def in_order(messages: Sequence[Message], seen: dict[str, None], *, keep_custom: bool) -> bool:
+def is_in_order(messages: Sequence[Message], seen: dict[str, None], *, keep_custom: bool) -> bool:
     """True when every call is followed by its results, in its order, and every id is new; `seen` gets the ids."""
     waiting: list[str] = []  # the calls of the last reply that have no result yet, the next one last
     for message in messages:
@@ -80,7 +80,7 @@ class Measured(Value, frozen=True, kw_only=True, omit_defaults=True):
 def measure_messages(messages: list[Message], plan: Plan) -> Measured | None:
     """What a journal may keep of these messages; None when they are not in order, or counted in its own way."""
     found = TranscriptStats()
-    if not plan.measures_replies or not found.look(messages, plan):
+    if not plan.measures_replies or not found.take_new_messages(messages, plan):
         return None
     return Measured(
         how=MEASURE,
@@ -156,7 +156,7 @@ class TranscriptStats:
         found._known = messages.copy()
         return found
 
-    def look(self, messages: list[Message], plan: Plan) -> bool:
+    def take_new_messages(self, messages: list[Message], plan: Plan) -> bool:
         """Look at what is new in these messages; False when they are not in order and must be repaired first."""
         estimator: Any = _CHARACTERS if plan.measures_replies else plan.estimator
         known = self._known
@@ -164,7 +164,7 @@ class TranscriptStats:
         if not same:
             self._forget(estimator)
         new = messages[len(self._known) :] if self._known else messages
-        if not in_order(new, self.call_ids, keep_custom=True):
+        if not is_in_order(new, self.call_ids, keep_custom=True):
             self._forget(None)
             return False
         self._measure(new, plan)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Protocol
 from weakref import WeakKeyDictionary
 
 from glidepath.errors import describe_error
-from glidepath.run.interrupts import Interrupt, Signal, ring
+from glidepath.run.interrupts import Interrupt, Signal, wake_waiter
 from glidepath.tools.threads import workers_of
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ class Switch(Protocol):
     may_block: bool
     """Looking may take long: it is done on a thread."""
 
-    def look(self) -> bool:
+    def read(self) -> bool:
         """True when it is thrown; raises when that is unknown."""
         ...
 
@@ -50,7 +50,7 @@ class KillSwitchPollers:
     def __init__(self) -> None:
         self._known: WeakKeyDictionary[asyncio.AbstractEventLoop, KillSwitchPoller] = WeakKeyDictionary()
 
-    def here(self, switch: Switch) -> KillSwitchPoller:
+    def for_running_loop(self, switch: Switch) -> KillSwitchPoller:
         """The one of the running loop."""
         loop = asyncio.get_running_loop()
         known = self._known.get(loop)
@@ -76,13 +76,13 @@ class KillSwitchPoller:
         self._thread: threading.Thread | None = None
         self._waiting: list[asyncio.Future[None]] = []
 
-    def look(self) -> None:
+    def poll(self) -> None:
         """Look now; a switch that may block is being looked at from now on, and `told` is called with the result."""
         now = _now()
         if not self._switch.may_block:
             self._read_at = now
             try:
-                self._note(bool(self._switch.look()), None, now)
+                self._note(bool(self._switch.read()), None, now)
             except BaseException as error:  # asked by a timer: SystemExit would end the event loop
                 self._note(False, error, now)
         elif self._began is None:
@@ -90,27 +90,27 @@ class KillSwitchPoller:
         elif now - self._began >= PROBE and self.blind_since is None:
             self._note(False, TimeoutError(f"no answer within {PROBE} s"), self._began)
 
-    def recent(self) -> bool:
+    def is_recent(self) -> bool:
         """True when it was read a moment ago, or is being read."""
         return self._began is not None or _now() - self._read_at < POLL / 2
 
     def answer(self) -> asyncio.Future[None] | None:
         """Look; returns what to wait for until there is a result, within a time limit. None: there is one."""
-        self.look()
+        self.poll()
         if self._began is None:
             return None
         loop = asyncio.get_running_loop()
         answered: asyncio.Future[None] = loop.create_future()
-        timer = loop.call_at(self._began + PROBE, self._late, answered)
+        timer = loop.call_at(self._began + PROBE, self._on_late, answered)
         answered.add_done_callback(lambda _: timer.cancel())
         self._waiting.append(answered)
         return answered
 
-    def _late(self, answered: asyncio.Future[None]) -> None:
-        self.look()  # which finds that it takes too long
-        ring(answered)
+    def _on_late(self, answered: asyncio.Future[None]) -> None:
+        self.poll()  # which finds that it takes too long
+        wake_waiter(answered)
 
-    def hanging(self) -> bool:
+    def is_hanging(self) -> bool:
         """True while a look is still pending."""
         return self._began is not None
 
@@ -120,7 +120,7 @@ class KillSwitchPoller:
         loop = asyncio.get_running_loop()
         busy = workers_of(loop)
         self._thread = threading.Thread(
-            target=self._look_there, args=(loop, busy), name="glidepath-kill-switch", daemon=True
+            target=self._read_in_thread, args=(loop, busy), name="glidepath-kill-switch", daemon=True
         )
         try:
             self._thread.start()
@@ -131,10 +131,10 @@ class KillSwitchPoller:
         if busy is not None:
             busy.add(self)
 
-    def _look_there(self, loop: asyncio.AbstractEventLoop, busy: set[object] | None) -> None:
+    def _read_in_thread(self, loop: asyncio.AbstractEventLoop, busy: set[object] | None) -> None:
         thrown, error = False, None
         try:
-            thrown = bool(self._switch.look())
+            thrown = bool(self._switch.read())
         except BaseException as failed:
             error = failed
         try:
@@ -151,17 +151,17 @@ class KillSwitchPoller:
         self._read_at = now = _now()
         waiting, self._waiting = self._waiting, []
         for answered in waiting:
-            ring(answered)
+            wake_waiter(answered)
         # Wake the waiters first: a checkpoint then reports by itself what it has found.
         asyncio.get_running_loop().call_soon(self._note, thrown, error, now)
-        self._see(thrown, error, now)
+        self._take_reading(thrown, error, now)
 
     def _note(self, thrown: bool, error: BaseException | None, at: float) -> None:
-        self._see(thrown, error, at)
+        self._take_reading(thrown, error, at)
         for tell in tuple(self.told):
             tell()
 
-    def _see(self, thrown: bool, error: BaseException | None, at: float) -> None:
+    def _take_reading(self, thrown: bool, error: BaseException | None, at: float) -> None:
         self.thrown = thrown
         if error is None:
             self.blind_since = None
@@ -183,18 +183,18 @@ class SpendGate:
         self._waiting: asyncio.Future[None] | None = None
         for lookout in self._lookouts:
             lookout.told.add(self._judge)
-        self._handle: asyncio.TimerHandle | None = watch.loop.call_later(POLL, self._tick)
+        self._handle: asyncio.TimerHandle | None = watch.loop.call_later(POLL, self._poll_all)
 
     @property
     def blind(self) -> bool:
         """True while a switch cannot be read: nothing new may be spent."""
         return any(lookout.blind_since is not None for lookout in self._lookouts)
 
-    def _tick(self) -> None:
-        self._handle = self._watch.loop.call_later(POLL, self._tick)
+    def _poll_all(self) -> None:
+        self._handle = self._watch.loop.call_later(POLL, self._poll_all)
         for lookout in self._lookouts:
-            if lookout.hanging() or not lookout.recent():
-                lookout.look()
+            if lookout.is_hanging() or not lookout.is_recent():
+                lookout.poll()
         self._judge()
 
     def _judge(self) -> None:
@@ -208,7 +208,7 @@ class SpendGate:
                 reason = f"the kill switch could not be read for {self._grace:g} s and counts as thrown: {lookout.why}"
                 self._stop(lookout.name, reason)
         if self._waiting is not None and (watch.interrupt is not None or not self.blind):
-            ring(self._waiting)
+            wake_waiter(self._waiting)
 
     def _stop(self, name: str, reason: str) -> None:
         self._watch.raise_interrupt(Interrupt(Signal.CANCEL, name, reason))
@@ -235,12 +235,12 @@ class SpendGate:
         """The run is over. A pending look gets a moment, and is then listed as abandoned."""
         self.stop()
         for lookout in self._lookouts:
-            if lookout.hanging() and not lookout.told:  # else another run still waits for it
+            if lookout.is_hanging() and not lookout.told:  # else another run still waits for it
                 answer = lookout.answer()
                 with suppress(asyncio.CancelledError):  # which is known to the watch by then
                     if answer is not None:
                         await self._watch.wait(answer)
-            if lookout.hanging() and not lookout.told:
+            if lookout.is_hanging() and not lookout.told:
                 reason = f"checking the kill switch hung: {lookout.why}"
                 run.work.abandon("", lookout.name, "thread", reason)
 

@@ -11,7 +11,7 @@ _HIDDEN = CustomMessage("hidden")
 """A placeholder where the model sees nothing, so that every other message keeps its place."""
 
 
-def sendable(messages: Iterable[Message]) -> list[Message]:
+def drop_unsendable(messages: Iterable[Message]) -> list[Message]:
     """The messages a model may see."""
     return [message for message in messages if type(message) not in NEVER_SENT]
 

@@ -26,11 +26,11 @@ class Consumer(Protocol):
     unmade: Iterable[Event]
     """What comes before them: made when it is read."""
 
-    def ring(self) -> None:
+    def wake_consumer(self) -> None:
         """Something happened: wake it."""
         ...
 
-    def room(self) -> asyncio.Future[None]:
+    def wait_for_room(self) -> asyncio.Future[None]:
         """What to wait for when it is far behind."""
         ...
 
@@ -65,17 +65,17 @@ class EventEmitter(Record, eq=False, kw_only=True):
     """Somebody wants `TurnStarted` or `TurnEnded`."""
 
     @classmethod
-    def silent(cls, voice: EventEmitter) -> EventEmitter:
+    def make_silent(cls, voice: EventEmitter) -> EventEmitter:
         """The voice of a run for anything that is not part of its answer: nobody hears it."""
         return cls(run_id=voice.run_id, parent_id=voice.parent_id, now=voice.now, numbers=numbers_from(1))
 
-    def attend(self, stream: Consumer | None, audience: Audience | None) -> None:
+    def connect_listeners(self, stream: Consumer | None, audience: Audience | None) -> None:
         """From now on the listeners are told."""
         outbox = None if stream is None else stream.outbox
         self.stream, self.outbox, self.audience = stream, outbox, audience
         if audience is not None:
             audience.outbox = outbox
-            self.tell_all = audience.tell
+            self.tell_all = audience.deliver
         elif outbox is not None:
             self.tell_all = outbox.append
         self.listening = self.tell_all is not None
@@ -104,11 +104,11 @@ class EventEmitter(Record, eq=False, kw_only=True):
 
         self.emit = emit
 
-    def leave(self) -> None:
+    def disconnect_consumer(self) -> None:
         """The last event is told: a run that has ended does not keep its consumer, who keeps the run."""
         self.stream = None
 
-    def say(self, texts: list[str]) -> None:
+    def emit_text_chunks(self, texts: list[str]) -> None:
         """One `StreamChunk` for each of these texts but empty ones. They came together: they have one time."""
         said = [*filter(None, texts)]
         stream: Any = self.stream
@@ -116,7 +116,7 @@ class EventEmitter(Record, eq=False, kw_only=True):
         numbers = islice(self.numbers, len(said))
         if audience is not None and audience.wants_chunks:
             for chunk in map(StreamChunk, self.whose, self.whose_child, numbers, repeat(self.now()), said):
-                audience.tell(chunk)  # numbered one by one: an observer that fails is an event, too
+                audience.deliver(chunk)  # numbered one by one: an observer that fails is an event, too
         elif stream.outbox or stream.unmade or not said:
             stream.outbox.extend(map(StreamChunk, self.whose, self.whose_child, numbers, repeat(self.now()), said))
         else:  # made when they are read: until then, each of a thousand runs keeps texts instead of events

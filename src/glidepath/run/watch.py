@@ -21,7 +21,7 @@ from typing import Any, TypeVar
 
 from glidepath.run.abandoned import MAX_PATIENCE, TaskBound, is_request, request
 from glidepath.run.asyncio_privates import must_cancel
-from glidepath.run.interrupts import Alive, Interrupt, LetGo, Patience, Signal, Stopped, Why, ring
+from glidepath.run.interrupts import Alive, Interrupt, LetGo, Patience, Signal, Stopped, Why, wake_waiter
 from glidepath.run.voice import Consumer
 from glidepath.run.whose import INSIDE, is_by_hand
 
@@ -124,14 +124,14 @@ class Watch(TaskBound):
         if base and must_cancel(self.task):  # it has cancelled itself, and will hear of it in here
             self.base = base - 1
         # A second from now at the latest: limits that are set until then are later, and need no timer of their own.
-        self._arm(min(self.window_at, self.deadline_at, self.time() + 1.0))
+        self._set_timer(min(self.window_at, self.deadline_at, self.time() + 1.0))
 
     def __repr__(self) -> str:
         return f"<Watch: {'over' if self.over else 'on'}, {self.interrupt or 'not interrupted'}>"
 
     # --- time -------------------------------------------------------------------------------------------------
 
-    def scope(self, seconds: float | None, patience: float = MAX_PATIENCE) -> None:
+    def set_time_limit(self, seconds: float | None, patience: float = MAX_PATIENCE) -> None:
         """Give the coming wait its own time limit; None lifts it. Cheap: the timer is moved lazily.
 
         `patience`: seconds that foreign code has at most to obey when the limit is reached.
@@ -144,7 +144,7 @@ class Watch(TaskBound):
         else:
             self.scope_at = at = self.time() + seconds
             if at < self.handle_at:
-                self._arm(at)
+                self._set_timer(at)
 
     def listen(self, patient: Alive, times: Patience, run: Any) -> None:
         """Give a stream its time limits: to its first delta, between deltas, and as a whole.
@@ -159,16 +159,16 @@ class Watch(TaskBound):
         self.scope_hit = False
         self.scope_at = at = now + times.grain
         if at < self.handle_at:
-            self._arm(at)
+            self._set_timer(at)
 
-    def _still_alive(self, now: float) -> bool:
+    def _is_still_alive(self, now: float) -> bool:
         """Whether what is listened to may continue; looks again in a while."""
         patient, times = self.patient, self.times
         if patient is None or times is None:
             return False
         if self.heard_at < self.began_at:  # the first look at this one
             self.beats, self.heard_at = 0, self.began_at
-        beats = patient.pulse()
+        beats = patient.progress_mark()
         if beats != self.beats:
             self.beats, self.heard_at = beats, now
         limit = times.stall if beats else times.first_chunk
@@ -193,16 +193,16 @@ class Watch(TaskBound):
             self.interrupt, self.wanted = None, False
         self.deadline_at = min(self.deadline_at, at)
         if self.deadline_at < self.handle_at:
-            self._arm(self.deadline_at)
+            self._set_timer(self.deadline_at)
 
-    def _arm(self, at: float) -> None:
+    def _set_timer(self, at: float) -> None:
         if at == inf:
             return
         # One timer for all limits. It is moved only for an earlier one: a cancelled timer stays in the loop's heap.
         if self.handle is not None:
             self.handle.cancel()
         self.handle_at = at
-        self.handle = self.loop.call_at(at, self._tick)
+        self.handle = self.loop.call_at(at, self._on_timer)
 
     def interrupt_if_overdue(self) -> bool:
         """Interrupt the run when its time is up, whether or not the timer has rung; True when it is interrupted."""
@@ -213,20 +213,20 @@ class Watch(TaskBound):
             self.open_window()
         return self.interrupt is not None
 
-    def _tick(self) -> None:
+    def _on_timer(self) -> None:
         self.handle, self.handle_at = None, inf
         # A timer may ring a hair before its time, and would be set again for the same moment.
         now = self.time() + 1e-9
         self.interrupt_if_overdue()
-        if now >= self.scope_at and not self._still_alive(now):
+        if now >= self.scope_at and not self._is_still_alive(now):
             self.scope_at, self.scope_hit = inf, True
-            self.poke()
+            self.cancel_wait()
         if now >= self.patience_at:
             self.patience_at = inf
-            self.poke()
+            self.cancel_wait()
         window = self.window_at if now < self.window_at else inf
         deadline = self.deadline_at if now < self.deadline_at else inf
-        self._arm(min(window, deadline, self.scope_at, self.patience_at))
+        self._set_timer(min(window, deadline, self.scope_at, self.patience_at))
 
     # --- interrupts -------------------------------------------------------------------------------------------
 
@@ -239,7 +239,7 @@ class Watch(TaskBound):
         # The result names one reason, and a cancel must not hide behind a landing window that opened before it.
         if self.interrupt is None or interrupt.signal > self.interrupt.signal:
             self.interrupt = interrupt
-            self.poke()
+            self.cancel_wait()
 
     def is_halted(self) -> bool:
         """True when nothing new may start: the run, or one above it, is being stopped. Asked right before each start.
@@ -267,7 +267,7 @@ class Watch(TaskBound):
         """
         return os.getpid() != self.pid
 
-    def poke(self) -> None:
+    def cancel_wait(self) -> None:
         """Cancel what the run waits for, now or at its next wait."""
         if self.poked or self.over:  # one cancellation is on its way, and its receiver checks everything
             return
@@ -279,7 +279,7 @@ class Watch(TaskBound):
         else:
             self.wanted = True
 
-    def poke_self(self) -> None:
+    def cancel_next_wait(self) -> None:
         """The run is about to wait although it was interrupted: the wait ends at once."""
         self.wanted = False
         if not self.poked:
@@ -293,13 +293,13 @@ class Watch(TaskBound):
         self.count_cancellation()
         self.claim()
         if is_request(cancelled):
-            self.heed()
+            self.stop_for_caller()
 
-    def asks(self, cancelled: BaseException) -> bool:
+    def is_asked_to_stop(self, cancelled: BaseException) -> bool:
         """A cancellation arrived for foreign code: True when it is asked to stop, by this run or by one around it."""
         from_around = is_request(cancelled)  # this run was started inside a tool or a hook of another one
         if from_around:
-            self.heed()
+            self.stop_for_caller()
         if self.retract():
             request(cancelled)
             return True
@@ -326,7 +326,7 @@ class Watch(TaskBound):
         self.outer = INSIDE.get()
         INSIDE.set(self)
 
-    def leave(self) -> None:
+    def end(self) -> None:
         """The run is over."""
         INSIDE.set(self.outer)
         self.consumer = self.run = None  # what has ended keeps neither the run nor its consumer, who keeps the run
@@ -335,7 +335,7 @@ class Watch(TaskBound):
         """How often the task was cancelled, ours apart."""
         return self.task.cancelling() - self.poked
 
-    def look(self) -> None:
+    def note_foreign_cancellations(self) -> None:
         """Foreign code has run: what it cancelled meanwhile is its own, and so is what it took back."""
         count = self.count()
         if count <= self.level:
@@ -351,23 +351,23 @@ class Watch(TaskBound):
         self.own += max(0, min(self.heard, count - self.level))
         self.heard, self.level = 0, count
 
-    def in_doubt(self) -> bool:
+    def is_in_doubt(self) -> bool:
         """True while a cancellation is open that is neither ours nor foreign code's: the caller's, or a timeout's."""
         return self.count() > self.base + self.own
 
     def claim(self) -> bool:
         """A cancellation that foreign code neither made nor took back is the caller's: the run is interrupted by it."""
-        if not self.in_doubt():
+        if not self.is_in_doubt():
             return False
         self.level = self.count()
         # Counted into the base, so that it is heeded once and stays open for the caller to see.
         self.base = self.level - self.own
-        self.heed()
+        self.stop_for_caller()
         return True
 
-    def disown(self) -> bool:
+    def take_back_cancellations(self) -> bool:
         """Foreign code is done: take back what it has cancelled. True when one is still on its way to this task."""
-        self.look()
+        self.note_foreign_cancellations()
         self.claim()
         taken, self.own = self.own, 0
         # Left behind, it would end the caller's next wait with a cancellation nobody asked for.
@@ -378,10 +378,10 @@ class Watch(TaskBound):
 
     async def settle(self) -> None:
         """Leave no cancellation of foreign code in the task, not even a pending one."""
-        if self.disown():
-            await self._round()
+        if self.take_back_cancellations():
+            await self._yield_once()
 
-    def heed(self) -> None:
+    def stop_for_caller(self) -> None:
         """The caller wants the run to stop."""
         self.interrupt = Interrupt(Signal.TASK, "cancel", "the task was cancelled")
 
@@ -393,26 +393,26 @@ class Watch(TaskBound):
             # The new task has cancellations of its own; what was counted for the old one means nothing here.
             self.level, self.own, self.heard = self.base, 0, 0
 
-    def forgive(self, *, asked: bool) -> bool:
+    def forgive_self_cancellation(self, *, asked: bool) -> bool:
         """Foreign code cancelled itself and took it back: it may continue, unless it was also asked to stop."""
         if not asked:
             self.patience_at = inf
         return asked
 
-    def be_patient(self) -> None:
+    def schedule_patience_check(self) -> None:
         """Foreign code was asked to stop: come back when its patience has run out."""
         self.strict = True
-        self.patience_at = self.let_go_at(self.longest_patience)
+        self.patience_at = self.abandon_time(self.longest_patience)
         if self.patience_at < self.handle_at:
-            self._arm(self.patience_at)
+            self._set_timer(self.patience_at)
 
-    def let_go_at(self, longest: float = MAX_PATIENCE) -> float:
+    def abandon_time(self, longest: float = MAX_PATIENCE) -> float:
         """When foreign code that is asked to stop now is let go."""
         now = self.time()
         # At most half of the time that is left: the run must come down in the other half.
         return now + min(longest, max(MIN_PATIENCE, (self.deadline_at - now) / 2))
 
-    def out_of_patience(self) -> bool:
+    def is_out_of_patience(self) -> bool:
         """True when foreign code had its chance to stop."""
         return self.patience_at == inf or self.time() + 1e-9 >= self.patience_at
 
@@ -422,7 +422,7 @@ class Watch(TaskBound):
         why = Why.TIMEOUT if self.scope_hit or let_go else Why.UNINVITED
         return Stopped(why if self.interrupt is None else Why.INTERRUPT, let_go=let_go)
 
-    def calm(self) -> None:
+    def end_wait(self) -> None:
         """The wait is over: nothing is asked to stop any more, and nothing is shown."""
         self.scope_at = inf
         self.patient = self.streaming = None
@@ -432,14 +432,14 @@ class Watch(TaskBound):
         if self.wanted and self.interrupt is None:  # what was wanted was about that wait only
             self.wanted = False
 
-    async def let_others_hear(self) -> None:
+    async def yield_to_others(self) -> None:
         """A run that was interrupted gives way once: anything cancelled with it hears of it before it does more."""
         if self.gave_way is self.interrupt:
             return
         self.gave_way = self.interrupt
-        await self._round()
+        await self._yield_once()
 
-    async def _round(self) -> None:
+    async def _yield_once(self) -> None:
         try:
             await asyncio.sleep(0)
         except asyncio.CancelledError as cancelled:
@@ -448,7 +448,7 @@ class Watch(TaskBound):
     async def sleep(self, seconds: float) -> None:
         """Wait this long. Raises `CancelledError` when interrupted."""
         bell: asyncio.Future[None] = self.loop.create_future()
-        timer = self.loop.call_later(seconds, ring, bell)
+        timer = self.loop.call_later(seconds, wake_waiter, bell)
         try:
             await self.wait(bell)
         finally:
@@ -457,7 +457,7 @@ class Watch(TaskBound):
     async def first_of(self, *work: asyncio.Future[Any]) -> None:
         """Wait until one of these is done; raises `CancelledError` when interrupted, and leaves them alone."""
         bell: asyncio.Future[None] = self.loop.create_future()
-        knock = partial(ring, bell)
+        knock = partial(wake_waiter, bell)
         for one in work:
             one.add_done_callback(knock)
         try:
@@ -466,31 +466,31 @@ class Watch(TaskBound):
             for one in work:
                 one.remove_done_callback(knock)
 
-    async def outlast(self, seconds: float, work: Iterable[asyncio.Future[Any]]) -> None:
+    async def wait_for_all(self, seconds: float, work: Iterable[asyncio.Future[Any]]) -> None:
         """Wait until all of these are done, interrupts or not, but no longer than this."""
         until = self.time() + seconds
         while (left := [one for one in work if not one.done()]) and self.time() < until:
-            self.scope(until - self.time())
+            self.set_time_limit(until - self.time())
             with suppress(asyncio.CancelledError):  # the time is up, or the run is interrupted, which waits here
                 await self.first_of(*left)
-            self.calm()
+            self.end_wait()
 
     async def wait(self, future: asyncio.Future[T]) -> T:
         """Await our own future, raced against every interrupt. Raises `CancelledError` when interrupted."""
         if self.task.cancelling() != self.level:  # a hook has cancelled the task and never waited
             await self.settle()
         if self.wanted:
-            self.poke_self()
+            self.cancel_next_wait()
         # The consumer gets the events now: until this wait nobody else could run.
         if self.consumer is not None:
-            self.consumer.ring()
+            self.consumer.wake_consumer()
         try:
             return await future
         except asyncio.CancelledError as cancelled:
             self.note_delivery(cancelled)
             raise
 
-    def disarm(self) -> None:
+    def stop_timer(self) -> None:
         """Stop the timer."""
         if self.handle is not None:
             self.handle.cancel()
@@ -502,9 +502,9 @@ class Watch(TaskBound):
 
     async def close(self) -> None:
         """Stop the timer and leave no cancellation of ours, nor of foreign code, behind in the caller's task."""
-        self.disarm()
+        self.stop_timer()
         if self.poked:  # asked for and never delivered, because the run did not wait again
-            await self._round()
+            await self._yield_once()
             self.note_delivery()
         if self.own or self.task.cancelling() != self.base:
             await self.settle()

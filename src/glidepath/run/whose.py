@@ -24,7 +24,7 @@ from asyncio.runners import Runner
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
-from glidepath.run.abandoned import scopes
+from glidepath.run.abandoned import iterate_held_scopes
 from glidepath.run.asyncio_privates import BY_HAND, GROUP_FAILED, TASK_CANCEL, TIMED_OUT, is_interrupted_by_user
 
 if TYPE_CHECKING:
@@ -84,7 +84,7 @@ class CancellationProbe:
         if caller.f_code in (GROUP_FAILED, TIMED_OUT):
             # not by its mark: the caller's own group may have got a task in here, the caller's deadline been moved
             mine = caller.f_locals.get("self")
-            return any(scope is mine for scope in scopes(self._coroutine))
+            return any(scope is mine for scope in iterate_held_scopes(self._coroutine))
         inside = INSIDE.get()
         while inside is not None and inside is not self._watch:
             inside = inside.outer

@@ -39,7 +39,7 @@ def main(descriptor: int) -> int:
     kept: list[int] = job["keep"]
     os.close(os.open(os.devnull, os.O_WRONLY))  # the guard of names, if there is one, begins here: before the program
     if job["bridge"] is not None:
-        _bridge(job["bridge"]["port"], job["bridge"]["socket"])
+        _run_bridge(job["bridge"]["port"], job["bridge"]["socket"])
     _libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     asked: list[int] = []
     woken, wake = os.pipe()
@@ -51,7 +51,7 @@ def main(descriptor: int) -> int:
     child = os.fork()
     if child == 0:
         try:
-            _become(job, kept)
+            _exec_program(job, kept)
         except BaseException as error:
             os.write(2, f"the program was not started: {error}\n".encode())
         os._exit(126)
@@ -82,7 +82,7 @@ def _watch(child: int, job: dict[str, Any], asked: list[int], woken: int) -> int
         if os.getppid() != parent:
             return 125
         found = _descendants(os.getpid())
-        if len(found) > limits["processes"] or sum(map(_resident, found)) > limits["memory"]:
+        if len(found) > limits["processes"] or sum(map(_resident_memory_of, found)) > limits["memory"]:
             return 124
         with suppress(OSError):
             select.select([woken], [], [], _TICK)
@@ -137,7 +137,7 @@ def _descendants(root: int) -> list[int]:
     return found
 
 
-def _resident(pid: int) -> int:
+def _resident_memory_of(pid: int) -> int:
     try:
         with open(f"/proc/{pid}/statm", encoding="ascii") as file:
             numbers = file.read().split()
@@ -149,7 +149,7 @@ def _resident(pid: int) -> int:
 # --- in the child -----------------------------------------------------------------------------------------------
 
 
-def _become(job: dict[str, Any], kept: list[int]) -> None:
+def _exec_program(job: dict[str, Any], kept: list[int]) -> None:
     """Drop all privileges, and become the program."""
     _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     signal.set_wakeup_fd(-1)
@@ -178,7 +178,7 @@ def _become(job: dict[str, Any], kept: list[int]) -> None:
         if _libc.syscall(446, ruleset, 0):
             raise OSError(ctypes.get_errno(), "landlock_restrict_self")
         os.close(ruleset)
-    _filter(bytes.fromhex(job["filter"]))
+    _install_filter(bytes.fromhex(job["filter"]))
     os.execve(_find_program(job["words"][0], job["env"]), job["words"], job["env"])  # noqa: S606 - it is what we are for
 
 
@@ -205,7 +205,7 @@ def _drop_capabilities(machine: str) -> None:
     _libc.syscall(_NR[machine][0], ctypes.c_char_p(header), ctypes.c_char_p(bytes(24)))
 
 
-def _filter(program: bytes) -> None:
+def _install_filter(program: bytes) -> None:
     buffer = ctypes.create_string_buffer(program, len(program))
     words = struct.pack("HxxxxxxP", len(program) // 8, ctypes.addressof(buffer))
     if _libc.prctl(_PR_SET_SECCOMP, 2, ctypes.c_char_p(words), 0, 0):
@@ -224,11 +224,11 @@ def _ruleset(job: dict[str, Any]) -> int:
         raise OSError(ctypes.get_errno(), "landlock_create_ruleset")
     for paths, access in ((job["read"], _READ), (job["write"], handled), (job["devices"], _READ | 2 | (1 << 15))):
         for path in paths:
-            _allow(ruleset, path, access & handled)
+            _add_rule(ruleset, path, access & handled)
     return int(ruleset)
 
 
-def _allow(ruleset: int, path: str, access: int) -> None:
+def _add_rule(ruleset: int, path: str, access: int) -> None:
     try:
         descriptor = os.open(path, os.O_PATH | os.O_CLOEXEC)
     except FileNotFoundError:
@@ -256,7 +256,7 @@ def _find_program(program: str, environment: dict[str, str]) -> str:
 # --- the way to the proxy ---------------------------------------------------------------------------------------
 
 
-def _bridge(port: int, path: str) -> None:
+def _run_bridge(port: int, path: str) -> None:
     """In its own process: what connects to this port inside is passed on to the proxy outside."""
     listener = socket.socket()
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

@@ -50,7 +50,7 @@ class Listed:
                 "address"
             )
 
-    def fits(self, host: str, port: int) -> bool:
+    def is_allowed(self, host: str, port: int) -> bool:
         """True when the sandbox may go there."""
         host = host.rstrip(".").lower()
         mine = host.endswith(f".{self.host}") if self.suffix else host == self.host
@@ -155,7 +155,7 @@ class HostProxy:
             _refuse(inner, 400, "this is a proxy: ask for an http:// address")
             return None
         host, port = _split(authority, 443 if tunnel else 80)
-        entry = next((one for one in self._hosts if one.fits(host, port)), None)
+        entry = next((one for one in self._hosts if one.is_allowed(host, port)), None)
         if entry is None:
             self.refused.append(f"{host}:{port}"[:200])
             _refuse(inner, 403, f"{host[:100]}:{port} is not among the hosts of this sandbox")

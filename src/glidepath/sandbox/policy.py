@@ -20,7 +20,7 @@ from glidepath.sandbox import _box
 from glidepath.sandbox.host_proxy import HostProxy, free_port, parse_hosts
 from glidepath.sandbox.syscall_filter import KNOWN_MACHINES, syscall_filter
 
-__all__ = ["MECHANISMS", "Boxed", "Sandbox", "SandboxError", "available", "why_not"]
+__all__ = ["MECHANISMS", "Boxed", "Sandbox", "SandboxError", "explain_unusable", "list_mechanisms"]
 
 MECHANISMS = ("bubblewrap", "landlock", "none")
 PROGRAMS = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
@@ -103,21 +103,21 @@ class Sandbox(Value, frozen=True):
         for name in self.by:
             if name == "none":
                 return name
-            missing = why_not(name)
+            missing = explain_unusable(name)
             if not missing and name == "landlock":
-                missing = self._too_much_for_landlock()
+                missing = self._explain_landlock_limits()
             if not missing:
                 return name
             reasons.append(f"{name}: {missing}")
         raise SandboxError(
-            f"no sandbox works here ({'; '.join(reasons)}). {self._way_out()}, or allow the program to run "
+            f"no sandbox works here ({'; '.join(reasons)}). {self._advise_fix()}, or allow the program to run "
             "without a sandbox by naming it: Sandbox(by=['bubblewrap', 'landlock', 'none'])"
         )
 
-    def _way_out(self) -> str:
+    def _advise_fix(self) -> str:
         return "Install bubblewrap" if "bubblewrap" in self.by else "Add 'bubblewrap' to by"
 
-    def _too_much_for_landlock(self) -> str:
+    def _explain_landlock_limits(self) -> str:
         if self.hosts:
             return "a list of hosts needs bubblewrap: Landlock cannot tell one host from another"
         for place in self.readable:
@@ -164,7 +164,9 @@ class Boxed:
     ) -> None:
         self.mechanism = sandbox.mechanism()
         if binds and self.mechanism != "bubblewrap":
-            raise SandboxError(f"this sandbox needs bubblewrap, and {why_not('bubblewrap') or 'it is not among `by`'}")
+            raise SandboxError(
+                f"this sandbox needs bubblewrap, and {explain_unusable('bubblewrap') or 'it is not among `by`'}"
+            )
         self._binds = binds
         self._proxy: HostProxy | None = None
         self._folder: tempfile.TemporaryDirectory[str] | None = None
@@ -320,7 +322,9 @@ def bubblewrap_words(sandbox: Sandbox, read: Sequence[str], cwd: str | None, pro
         words += ["--ro-bind-try", os.path.realpath(place), place]
     words += ["--dev", "/dev", "--proc", "/proc"]
     words += ["--size", str(TMP_SIZE), "--tmpfs", "/dev/shm", "--size", str(TMP_SIZE), "--tmpfs", "/tmp"]  # noqa: S108
-    modes = dict.fromkeys(_there((*read, *sandbox.readable)), "--ro-bind") | dict.fromkeys(sandbox.writable, "--bind")
+    modes = dict.fromkeys(_existing_paths((*read, *sandbox.readable)), "--ro-bind") | dict.fromkeys(
+        sandbox.writable, "--bind"
+    )
     for place in sorted(modes):  # a folder before what is in it, which may be allowed less or more
         words += [modes[place], place, place]
     words += ["--ro-bind", _box.__file__, LAUNCHER]
@@ -334,7 +338,7 @@ def bubblewrap_words(sandbox: Sandbox, read: Sequence[str], cwd: str | None, pro
     return words
 
 
-def _there(paths: Iterable[str]) -> list[str]:
+def _existing_paths(paths: Iterable[str]) -> list[str]:
     """The paths that exist, as they really are."""
     return [os.path.realpath(path) for path in paths if os.path.lexists(path)]
 
@@ -351,7 +355,7 @@ def landlock_abi() -> int:
     return max(0, int(ctypes.CDLL(None, use_errno=True).syscall(444, None, 0, 1)))
 
 
-def why_not(mechanism: str) -> str:
+def explain_unusable(mechanism: str) -> str:
     """Why a mechanism cannot be used here; empty when it can. It is tested once, and the answer is cached."""
     known = _TRIED.get(mechanism)
     if known is None:
@@ -362,13 +366,13 @@ def why_not(mechanism: str) -> str:
 _TRIED: dict[str, str] = {}
 
 
-def available() -> tuple[str, ...]:
+def list_mechanisms() -> tuple[str, ...]:
     """The mechanisms that work here, best first; "none" is not one."""
-    return tuple(name for name in MECHANISMS[:2] if not why_not(name))
+    return tuple(name for name in MECHANISMS[:2] if not explain_unusable(name))
 
 
 def _try_mechanism(mechanism: str) -> str:
-    missing = _missing(mechanism)
+    missing = _explain_missing(mechanism)
     if missing:
         return missing
     try:
@@ -393,7 +397,7 @@ def _try_mechanism(mechanism: str) -> str:
     return f"it does not work here ({said[-1][:200] if said else f'status {done.returncode}'})"
 
 
-def _missing(mechanism: str) -> str:
+def _explain_missing(mechanism: str) -> str:
     """What is missing, known without trying."""
     if sys.platform != "linux":
         return f"it needs Linux, and this is {sys.platform}"

@@ -86,19 +86,19 @@ def syscall_filter(machine: str, network: Network, *, rights: bool = True) -> by
             steps += [(_EQUAL, 0, 1, table[name]), refuse]
     for number in () if rights else _RIGHTS[machine].values():
         steps += [(_EQUAL, 0, 1, number), refuse]
-    steps += _for(table["socket"], [*_sockets(network), refuse])
+    steps += _steps_for_call(table["socket"], [*_sockets(network), refuse])
     pair: list[_Step] = [(_LOAD, 0, 0, _FIRST), (_EQUAL, 1, 0, _UNIX), refuse, (_LOAD, 0, 0, _SECOND)]
     pair.append((_AND, 0, 0, _TYPE_BITS))
     for kind in (_STREAM, _SEQPACKET):
         pair += [(_EQUAL, 0, 1, kind), _back(_ALLOW)]
-    steps += _for(table["socketpair"], [*pair, refuse])
+    steps += _steps_for_call(table["socketpair"], [*pair, refuse])
     for name in ("clone", "unshare"):
         flags: list[_Step] = [(_LOAD, 0, 0, _FIRST), (_ANY_BIT, 0, 1, _NAMESPACES), refuse, _back(_ALLOW)]
-        steps += _for(table[name], flags)
+        steps += _steps_for_call(table[name], flags)
     typed: list[_Step] = [(_LOAD, 0, 0, _SECOND)]
     for request in (_TIOCSTI, _TIOCLINUX):
         typed += [(_EQUAL, 0, 1, request), refuse]
-    steps += _for(table["ioctl"], [*typed, _back(_ALLOW)])
+    steps += _steps_for_call(table["ioctl"], [*typed, _back(_ALLOW)])
     steps.append(_back(_ALLOW))
     return b"".join(struct.pack("=HBBI", *step) for step in steps)
 
@@ -119,6 +119,6 @@ def _back(value: int) -> _Step:
     return (_RETURN, 0, 0, value)
 
 
-def _for(number: int, steps: list[_Step]) -> list[_Step]:
+def _steps_for_call(number: int, steps: list[_Step]) -> list[_Step]:
     """Steps for one system call; they have to end in an answer, because they load something else."""
     return [(_EQUAL, 0, len(steps), number), *steps]

@@ -147,11 +147,11 @@ class EditorAgent:
             raise acp.RequestError.invalid_request({"sessionId": "a prompt of this session is being answered"})
         token = self._flying[session_id] = CancelToken()
         try:
-            result = await self._fly(session_id, token, prompt=UserMessage(_blocks(prompt)), session=session)
+            result = await self._run_agent(session_id, token, prompt=UserMessage(_blocks(prompt)), session=session)
             while result.outcome is LoopOutcome.PAUSED and not token.cancelled:
                 decisions = {one.call.id: await self._ask_editor(session_id, one) for one in result.pending}
                 target: Any = result if self._store is None else session_id
-                result = await self._fly(session_id, token, resume=target, decisions=decisions)
+                result = await self._run_agent(session_id, token, resume=target, decisions=decisions)
         except (ConfigurationError, StoreError) as error:
             raise acp.RequestError(_FAILED, str(error)) from None
         finally:
@@ -164,7 +164,7 @@ class EditorAgent:
         if token is not None:
             token.cancel("cancelled in the editor")
 
-    async def _fly(self, session_id: str, token: CancelToken, **given: Any) -> RunResult[Any]:
+    async def _run_agent(self, session_id: str, token: CancelToken, **given: Any) -> RunResult[Any]:
         async with self._agent.stream(cancel=token, **given) as stream:
             async for event in stream:
                 await self._show(session_id, event)
@@ -174,7 +174,7 @@ class EditorAgent:
         """What the person says in their editor. The request has the whole call as text, and each option a nonce."""
         always = self._always.setdefault(session_id, AlwaysAllowed())
         tools = self._agent.config.tools
-        if always.covers(pending, tools):
+        if always.is_covered(pending, tools):
             return approve(digest=pending.digest)
         scope = scope_of(pending, tools)
         rows = question_rows(pending, who=self._agent.config.agent_name)
@@ -216,7 +216,7 @@ class EditorAgent:
         usage = result.usage
         cost = None if result.cost is None else schema.Cost(amount=float(result.cost), currency="USD")
         size = self._agent.config.context_window or 0
-        await self._tell(
+        await self._send_update(
             session_id, schema.UsageUpdate(session_update="usage_update", used=usage.total, size=size, cost=cost)
         )
         reason = PROTOCOL_STOPS[result.state, result.outcome]["acp"]
@@ -242,30 +242,30 @@ class EditorAgent:
             return
         if isinstance(event, StreamChunk) and event.text:
             make = acp.update_agent_thought_text if event.thinking else acp.update_agent_message_text
-            await self._tell(session_id, make(event.text))
+            await self._send_update(session_id, make(event.text))
         elif isinstance(event, ToolStarted):
             begun = acp.start_tool_call(
                 event.call_id, event.tool_name, kind="other", status="in_progress", raw_input=dict(event.arguments)
             )
-            await self._tell(session_id, begun)
+            await self._send_update(session_id, begun)
         elif isinstance(event, ToolEnded):
-            await self._tell(session_id, _result(event.result))
+            await self._send_update(session_id, _result(event.result))
 
     async def _show_again(self, session_id: str, message: Message) -> None:
         if isinstance(message, UserMessage) and not message.internal:
-            await self._tell(session_id, acp.update_user_message_text(message.text))
+            await self._send_update(session_id, acp.update_user_message_text(message.text))
         elif isinstance(message, AssistantMessage):
             if message.text:
-                await self._tell(session_id, acp.update_agent_message_text(message.text))
+                await self._send_update(session_id, acp.update_agent_message_text(message.text))
             for call in message.tool_calls:
                 begun = acp.start_tool_call(
                     call.id, call.name, kind="other", status="in_progress", raw_input=dict(call.arguments)
                 )
-                await self._tell(session_id, begun)
+                await self._send_update(session_id, begun)
         elif isinstance(message, ToolResultMessage):
-            await self._tell(session_id, _result(message))
+            await self._send_update(session_id, _result(message))
 
-    async def _tell(self, session_id: str, update: Any) -> None:
+    async def _send_update(self, session_id: str, update: Any) -> None:
         await self._editor.session_update(session_id=session_id, update=update)
 
 

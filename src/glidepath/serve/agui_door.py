@@ -209,14 +209,14 @@ class _Told:
         if event.thinking:
             if self.thought is None:
                 yield from self._close_messages()
-                self.thought = self._next("reasoning")
+                self.thought = self._make_message_id("reasoning")
                 yield agui.ReasoningStartEvent(message_id=self.thought)
                 yield agui.ReasoningMessageStartEvent(message_id=self.thought, role="reasoning")
             yield agui.ReasoningMessageContentEvent(message_id=self.thought, delta=event.text)
             return
         if self.message is None:
             yield from self._close_messages()
-            self.message = self._next("message")
+            self.message = self._make_message_id("message")
             yield agui.TextMessageStartEvent(message_id=self.message, role="assistant")
         yield agui.TextMessageContentEvent(message_id=self.message, delta=event.text)
 
@@ -238,7 +238,7 @@ class _Told:
             yield agui.StepFinishedEvent(step_name=self.step)
         self.step = None
 
-    def _next(self, kind: str) -> str:
+    def _make_message_id(self, kind: str) -> str:
         self.count += 1
         return f"{kind}_{self.run_id}_{self.feed.run_id}_{self.count}"
 
@@ -320,10 +320,10 @@ def _parse_input(body: bytes) -> RunAgentInput:
     try:
         return RunAgentInput.model_validate_json(body)
     except ValueError as error:
-        raise HttpError(400, "bad_body", f"the body is not a RunAgentInput: {_first(error)}") from None
+        raise HttpError(400, "bad_body", f"the body is not a RunAgentInput: {_first_error(error)}") from None
 
 
-def _first(error: ValueError) -> str:
+def _first_error(error: ValueError) -> str:
     found = getattr(error, "errors", None)
     if found is None:
         return str(error)[:200]

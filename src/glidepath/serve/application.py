@@ -24,7 +24,7 @@ from glidepath.errors import ConfigurationError, StoreError
 from glidepath.serve.agui_door import AguiDoor
 from glidepath.serve.doors import lock_routes, visitor_of
 from glidepath.serve.event_log import log_for
-from glidepath.serve.event_streams import card_stream, run_stream
+from glidepath.serve.event_streams import run_stream, stream_cards
 from glidepath.serve.fleet_view import FleetView
 from glidepath.serve.gate_door import GateDoor, MountedGate
 from glidepath.serve.gatekeeper import BODY_SECONDS, MAX_BODY, OPEN, UNLOCK, Gatekeeper, is_private
@@ -46,7 +46,7 @@ from glidepath.serve.locks.key_watch import KeyWatch
 from glidepath.serve.mcp_door import McpDoor
 from glidepath.serve.openai_door import OpenAIDoor
 from glidepath.serve.openapi import openapi_page
-from glidepath.serve.prometheus import exposition
+from glidepath.serve.prometheus import render_page
 from glidepath.serve.refusals import HttpError
 from glidepath.serve.run_actions import RunActions, check_reason
 from glidepath.serve.run_feed import RunFeed
@@ -236,13 +236,13 @@ class DeckServer:
     async def open(self) -> None:
         """Get ready; resume lost runs if asked to."""
         await self.hub.open()
-        self.hub.look_after(self.hub.log.prune(self.options.keep_events * 86_400))
+        self.hub.run_beside(self.hub.log.prune(self.options.keep_events * 86_400))
         if self.options.resume_lost and self.hub.store is not None:
             await self.resume_lost_runs()
         if self.options.demo:
             from glidepath.serve.demo import DemoFleet
 
-            self.hub.look_after(DemoFleet(self.hub).fly())
+            self.hub.run_beside(DemoFleet(self.hub).run_fleet())
 
     async def resume_lost_runs(self) -> list[str]:
         """Resume every run that lost its process, as far as there is room and its agent is here."""
@@ -302,7 +302,7 @@ class DeckServer:
             *self.mcp.routes(),
             Route("/", static_file, methods=["GET"]),
         ]
-        nothing = Route("/api/{path:path}", _no_such_path, methods=["GET", "POST", "PUT", "PATCH", "DELETE"])
+        nothing = Route("/api/{path:path}", _raise_not_found, methods=["GET", "POST", "PUT", "PATCH", "DELETE"])
         return [*lock_routes(routes), nothing, *lock_routes([Route("/{path:path}", static_file, methods=["GET"])])]
 
     # --- reading ----------------------------------------------------------------------------------------------
@@ -355,7 +355,7 @@ class DeckServer:
     async def at(self, request: Request) -> dict[str, Any]:
         """Its state after a turn."""
         turn = _number(request, "turn", 0, 0, MOST)
-        return await self.reader.at(request.path_params["id"], visitor_of(request), turn)
+        return await self.reader.read_state_at(request.path_params["id"], visitor_of(request), turn)
 
     async def approvals(self, request: Request) -> dict[str, Any]:
         """Calls that are waiting for a person."""
@@ -392,7 +392,7 @@ class DeckServer:
                 raise HttpError(400, "bad_event_id", f"Last-Event-ID must be the number of an event, not {last!r:.40}")
             after = int(last)
         if not feed.live and not feed.finished and not feed.readers:  # it may be running in another process
-            self.hub.look_after(self._follow_run(feed))
+            self.hub.run_beside(self._follow_run(feed))
         return run_stream(self.hub, feed, min(after, feed.last), lambda: self.reader.detail(feed.run_id, who))
 
     async def _follow_run(self, feed: RunFeed) -> None:
@@ -401,7 +401,7 @@ class DeckServer:
 
     async def feed(self, request: Request) -> Any:
         """The cards that change."""
-        return card_stream(self.hub, self.reader, visitor_of(request))
+        return stream_cards(self.hub, self.reader, visitor_of(request))
 
     # --- acting -----------------------------------------------------------------------------------------------
 
@@ -451,7 +451,7 @@ class DeckServer:
             "glidepath_serve_readers": ("gauge", "Readers of event streams", hub.readers),
             "glidepath_serve_events_total": ("counter", "Events that were logged", hub.recorded),
         }
-        page = exposition(figures, hub.meters if hub.measures is not None else None)
+        page = render_page(figures, hub.meters if hub.measures is not None else None)
         return Response(page, headers={"content-type": "text/plain; version=0.0.4; charset=utf-8"})
 
     async def health(self, _: Request) -> dict[str, Any]:
@@ -545,7 +545,7 @@ def _handle_post(kind: Any, handler: Callable[[Request, Any, Visitor], Awaitable
     return handle
 
 
-async def _no_such_path(_: Request) -> Response:
+async def _raise_not_found(_: Request) -> Response:
     raise HTTPException(404)
 
 
@@ -555,21 +555,21 @@ async def _make_refusal_response(_: Request, error: Exception) -> Response:
     return _json(refused.body, refused.status, headers)
 
 
-async def _http(_: Request, error: Exception) -> Response:
+async def _make_http_error_response(_: Request, error: Exception) -> Response:
     known: Any = error
     code = {404: "not_found", 405: "method_not_allowed"}.get(known.status_code, "refused")
     message = "there is no such path: GET /openapi.json lists them" if code == "not_found" else str(known.detail)
     return _json({"error": {"code": code, "message": message}}, known.status_code, known.headers or {})
 
 
-async def _unavailable(request: Request, error: Exception) -> Response:
+async def _make_unavailable_response(request: Request, error: Exception) -> Response:
     known: Any = error
     return await _make_refusal_response(request, refusal_of(known))
 
 
 _HANDLERS: dict[Any, Any] = {
     HttpError: _make_refusal_response,
-    HTTPException: _http,
-    ConfigurationError: _unavailable,
-    StoreError: _unavailable,
+    HTTPException: _make_http_error_response,
+    ConfigurationError: _make_unavailable_response,
+    StoreError: _make_unavailable_response,
 }

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 
 @contextmanager
-def in_trace_of_caller(headers: Mapping[str, Sequence[str]]) -> Iterator[None]:
+def continue_caller_trace(headers: Mapping[str, Sequence[str]]) -> Iterator[None]:
     """Make the span that `traceparent` names the current one, unless there is one already; nonsense is ignored."""
     named = headers.get("traceparent")
     trace = sys.modules.get("opentelemetry.trace")

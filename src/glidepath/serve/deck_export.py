@@ -40,7 +40,7 @@ async def export_run(reader: StoreReader, name: str) -> dict[str, Any]:
     turns = {}
     for turn in range(min(detail.turn, _MOST_TURNS) + 1) if records["total"] else ():
         try:
-            turns[str(turn)] = await reader.at(name, OPERATOR, turn)
+            turns[str(turn)] = await reader.read_state_at(name, OPERATOR, turn)
         except HttpError:
             break
     return {
@@ -65,7 +65,7 @@ def export_page(data: dict[str, Any], folder: Path = STATIC) -> str:
     if not scripts:
         raise ConfigurationError(MISSING)
     policy = (
-        f"default-src 'none'; script-src {_hashes(scripts)}; style-src {_hashes(styles)}; "
+        f"default-src 'none'; script-src {_hash_parts(scripts)}; style-src {_hash_parts(styles)}; "
         "img-src data:; base-uri 'none'; form-action 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
     )
     told = _wire.encode(data).decode().replace("<", "\\u003c")
@@ -86,6 +86,6 @@ def _read(folder: Path, name: str) -> str:
     return (folder / name.removeprefix("./").lstrip("/")).read_text(encoding="utf-8")
 
 
-def _hashes(parts: list[str]) -> str:
+def _hash_parts(parts: list[str]) -> str:
     found = [b64encode(sha256(part.encode()).digest()).decode() for part in parts]
     return " ".join(f"'sha256-{one}'" for one in found) or "'none'"

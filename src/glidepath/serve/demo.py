@@ -74,7 +74,7 @@ async def search(query: str, context: ToolContext) -> str:
     )
 
 
-def _research(request: ModelRequest) -> Turn:
+def _reply_as_researcher(request: ModelRequest) -> Turn:
     if not request.tools:
         return say(
             "What I have so far: Nice, Seville and Birmingham cross their old towns on batteries. Ranges are 2 to 6 "
@@ -101,7 +101,7 @@ async def list_files(folder: str) -> str:
     return f"{folder} is empty"
 
 
-def _loop(request: ModelRequest) -> Turn:
+def _reply_in_loop(request: ModelRequest) -> Turn:
     if not request.tools:
         return say("The export was still pending when I stopped looking: I cannot tell its size.")
     if _turns(request) % 2:
@@ -126,7 +126,7 @@ async def pay(invoice: int, amount: str, recipient: str) -> str:
     return f"paid {amount} USD to {recipient} for invoice {invoice}"
 
 
-def _bill(request: ModelRequest) -> Turn:
+def _reply_as_billing(request: ModelRequest) -> Turn:
     last = request.messages[-1].text if request.messages else ""
     done = _turns(request)
     if done == 0:
@@ -148,13 +148,13 @@ def _write(request: ModelRequest) -> Turn:
     )
 
 
-def _office(request: ModelRequest) -> Turn:
+def _reply_as_office(request: ModelRequest) -> Turn:
     if _turns(request) == 0:
         return call("send_team", goal="A note about the new night train").with_text("I hand this to the team. ")
     return say("The team has delivered its note about the night train.")
 
 
-def _press_office() -> Agent[Any]:
+def _make_press_office() -> Agent[Any]:
     writers = [
         Agent(
             model=_model("demo-writer", _write),
@@ -178,7 +178,7 @@ def _press_office() -> Agent[Any]:
         return f"{result.status.value}: {result.final_output}"
 
     return Agent(
-        model=_model("demo-office", _office),
+        model=_model("demo-office", _reply_as_office),
         tools=[send_team],
         limits=Limits(max_iterations=20, max_tokens=80_000, max_cost="0.80"),
         agent_name="press-office",
@@ -192,7 +192,7 @@ async def harbor_chart(harbor: str) -> str:
     return f"{harbor}: depth {len(harbor)} meters, {20 * len(harbor)} berths, westerly winds in spring"
 
 
-def _expedition() -> Agent[Any]:
+def _make_expedition() -> Agent[Any]:
     def look(request: ModelRequest) -> Turn:
         harbor = next((one for one in _HARBORS if one in request.messages[0].text), "Kiel")
         if _turns(request) == 0:
@@ -233,9 +233,9 @@ def _make_embedded_agent() -> Agent[Any] | None:
         import xllamacpp
 
         from glidepath.models import resolve
-        from glidepath.models.local.weights import locate
+        from glidepath.models.local.weights import find_weights_file
 
-        locate("smollm2")
+        find_weights_file("smollm2")
         model: Any = resolve("local:smollm2")
     except (ImportError, ConfigurationError, OSError):
         return None
@@ -252,25 +252,25 @@ def demo_agents() -> dict[str, Agent[Any]]:
     """The agents of the demo, by name."""
     agents = [
         Agent(
-            model=_model("demo-researcher", _research),
+            model=_model("demo-researcher", _reply_as_researcher),
             tools=[search],
             limits=Limits(max_iterations=9, max_tokens=40_000, max_cost="0.25", timeout=300),
             agent_name="researcher",
         ),
         Agent(
-            model=_model("demo-looper", _loop),
+            model=_model("demo-looper", _reply_in_loop),
             tools=[export_status, list_files],
             limits=Limits(max_iterations=40, max_tokens=60_000, max_cost="0.50"),
             agent_name="looper",
         ),
         Agent(
-            model=_model("demo-billing", _bill),
+            model=_model("demo-billing", _reply_as_billing),
             tools=[invoice, pay],
             limits=Limits(max_iterations=6, max_tokens=20_000, max_cost="0.10"),
             agent_name="billing",
         ),
-        _press_office(),
-        _expedition(),
+        _make_press_office(),
+        _make_expedition(),
     ]
     embedded = _make_embedded_agent()
     return {one.config.agent_name: one for one in [*agents, *([embedded] if embedded is not None else [])]}
@@ -284,12 +284,12 @@ class DemoFleet:
         self._again = again
         self._rounds = rounds
 
-    async def fly(self) -> None:
+    async def run_fleet(self) -> None:
         """Start the runs; returns after the last round, if there is one."""
         flown = 0
         while self._rounds is None or flown < self._rounds:
             for name in self._hub.agents:
-                if name == "billing" and flown and self._waits():
+                if name == "billing" and flown and self._is_waiting():
                     continue  # one invoice at a time waits for a person
                 try:
                     task = TASKS.get(name, "Say hello to the person who looks at you.")
@@ -300,5 +300,5 @@ class DemoFleet:
             flown += 1
             await asyncio.sleep(self._again)
 
-    def _waits(self) -> bool:
+    def _is_waiting(self) -> bool:
         return any(feed.card.agent == "billing" and feed.card.state == "paused" for feed in self._hub.feeds.values())

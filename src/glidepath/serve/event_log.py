@@ -163,7 +163,7 @@ class FolderLog:
         if not size:
             os.write(file, _wire.encode(head) + b"\n")
         else:
-            _mend(file, size)
+            _cut_torn_line(file, size)
         self._files[head.run_id] = file
         while len(self._files) > _OPEN:
             os.close(self._files.popitem(last=False)[1])
@@ -235,7 +235,7 @@ class FolderLog:
             os.close(self._files.popitem()[1])
 
 
-def _mend(file: int, size: int) -> None:
+def _cut_torn_line(file: int, size: int) -> None:
     """Cut off a last line that was not written whole."""
     tail, at = b"", size
     while at > 0 and b"\n" not in tail:

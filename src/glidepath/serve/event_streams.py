@@ -10,11 +10,11 @@ from glidepath import _wire
 from glidepath.serve.gatekeeper import Receive, Scope, Send
 from glidepath.serve.hub import Hub
 from glidepath.serve.locks import Visitor
-from glidepath.serve.run_feed import RunFeed, frame
+from glidepath.serve.run_feed import RunFeed, make_frame
 from glidepath.serve.shapes import RunCard, SwitchShape
 from glidepath.serve.store_reader import StoreReader
 
-__all__ = ["EventStream", "card_stream", "run_stream", "wait_until_gone"]
+__all__ = ["EventStream", "run_stream", "stream_cards", "wait_until_gone"]
 
 HEARTBEAT = 15.0  # seconds
 PAGE = 512  # events in one write
@@ -102,7 +102,7 @@ async def _run_parts(
             yield format_event("snapshot", await snapshot(), seen)
             after = seen
         frames = feed.frames(after, PAGE) or [
-            frame(number, line) for number, line in enumerate(await feed.lines(after, PAGE), after + 1)
+            make_frame(number, line) for number, line in enumerate(await feed.lines(after, PAGE), after + 1)
         ]
         if not frames and feed.last > after:  # the log was removed: what is known is all there is to tell
             after = feed.last
@@ -117,7 +117,7 @@ async def _run_parts(
         current = True
         if feed.finished or (hub.closing and not feed.live):
             return
-        if not await _news(feed, after):
+        if not await _wait_for_news(feed, after):
             yield BEAT
 
 
@@ -129,9 +129,9 @@ def _pause(hub: Hub, feed: RunFeed) -> float:
     return gap - (asyncio.get_running_loop().time() + gap * (id(feed) >> 6 & 3) / 4) % gap
 
 
-async def _news(feed: RunFeed, after: int) -> bool:
+async def _wait_for_news(feed: RunFeed, after: int) -> bool:
     """Wait until there is something new; False when it is time for a heartbeat."""
-    news = feed.news()
+    news = feed.wait_for_news()
     if feed.last > after or feed.finished:  # it came meanwhile
         news.cancel()
         return True
@@ -148,7 +148,7 @@ async def _news(feed: RunFeed, after: int) -> bool:
     return True
 
 
-def card_stream(hub: Hub, reader: StoreReader, who: Visitor) -> EventStream:
+def stream_cards(hub: Hub, reader: StoreReader, who: Visitor) -> EventStream:
     """What changes among a visitor's runs, at most four times a second: cards, pending decisions, kill switches."""
 
     async def parts() -> AsyncIterator[bytes]:

@@ -14,7 +14,7 @@ from glidepath.serve.hub import Hub
 from glidepath.serve.shapes import BudgetNode, Gauge
 from glidepath.serve.store_reader import StoreReader
 from glidepath.serve.stored_card import budget_node
-from glidepath.spi.ports import offers
+from glidepath.spi.ports import is_implementing
 from glidepath.spi.wallets import Wallet, WalletStore
 
 _NOW = "extract(epoch FROM clock_timestamp())::float8"
@@ -47,22 +47,22 @@ class FleetView:
         """Every tree of budgets: the fleet's and its tenants', wallets, and the runs in flight here."""
         roots = await self._fleet_budgets()
         store = self.hub.store
-        if offers(store, WalletStore):
+        if is_implementing(store, WalletStore):
             try:
                 roots += _wallet_trees(await store.wallets())
             except StoreError as error:
                 if error.kind != "missing":
                     raise
-        return [*roots, self._here()]
+        return [*roots, self._budgets_of_this_process()]
 
-    def _here(self) -> BudgetNode:
+    def _budgets_of_this_process(self) -> BudgetNode:
         children = []
         for flight in list(self.hub.flights.values()):
             if flight.feed is not None:
-                below = [self.reader.card(one, None) for one in self.hub.below(flight.feed.run_id)]
+                below = [self.reader.card(one, None) for one in self.hub.list_child_feeds(flight.feed.run_id)]
                 children.append(budget_node(self.reader.card(flight.feed, None), below))
         for feed in [] if self.hub.foreign is None else self.hub.foreign.roots():
-            below = [self.reader.card(one, None) for one in self.hub.below(feed.run_id)]
+            below = [self.reader.card(one, None) for one in self.hub.list_child_feeds(feed.run_id)]
             children.append(budget_node(self.reader.card(feed, None), below))
         runs = Gauge(kind="runs", used=len(self.hub.flights), limit=self.hub.max_runs)
         return BudgetNode(name="this server", kind="fleet", gauges=(runs,), children=tuple(children))

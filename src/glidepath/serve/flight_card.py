@@ -126,7 +126,7 @@ class FlightCard:
         self._running: dict[str, str] = {}
         self._retries = False
 
-    def hear(self, event: Event) -> None:
+    def take_event(self, event: Event) -> None:
         """Take one event in."""
         self.sequence, self.updated = event.sequence, event.time
         heard = self._heard.get(type(event))
@@ -146,7 +146,7 @@ class FlightCard:
     def _on_turn_started(self, event: TurnStarted) -> None:
         self.turn = event.iteration
 
-    def _message(self, event: MessageAdded) -> None:
+    def _on_message(self, event: MessageAdded) -> None:
         message: Any = event.message
         if message.role == "user" and not self.task and not getattr(message, "internal", False):
             self.task = message.text[:_TASK]
@@ -157,7 +157,7 @@ class FlightCard:
         self._parts, self._retries = [], False
         self.last = "landing: writing the final answer" if event.landing else "thinking"
 
-    def _chunk(self, event: StreamChunk) -> None:
+    def _on_chunk(self, event: StreamChunk) -> None:
         if event.text and not event.thinking:
             self._parts.append(event.text)
             self.last = "writing"
@@ -174,7 +174,7 @@ class FlightCard:
         if event.picodollars is not None:
             self.money = (self.money or 0) + event.picodollars
 
-    def _tool(self, event: ToolStarted) -> None:
+    def _on_tool(self, event: ToolStarted) -> None:
         self.tool_calls += 1
         self._running[event.call_id] = event.tool_name
         self.last = call_line(event.tool_name, event.arguments)
@@ -184,7 +184,7 @@ class FlightCard:
         if event.result.is_error:
             self.last = _line(f"{event.tool_name} failed: {event.result.text}")
 
-    def _asks(self, event: ApprovalRequested) -> None:
+    def _on_approval(self, event: ApprovalRequested) -> None:
         self.asked[event.call_id] = event.time
         self.last = _line(f"waits for a decision: {call_line(event.tool_name, event.arguments)}")
 
@@ -198,12 +198,12 @@ class FlightCard:
             skipped=event.skipped,
         )
 
-    def _notice(self, event: NoticeSent) -> None:
+    def _on_notice(self, event: NoticeSent) -> None:
         if event.reason == "wind_down" and self.phase == "cruise":
             self.phase = "notice"
         self._keep(self.notices, event, reason=event.reason, source=event.source, text=event.text)
 
-    def _landing(self, event: LandingStarted) -> None:
+    def _on_landing(self, event: LandingStarted) -> None:
         self.phase = "landing"
         self.last = _line(f"landing: {event.reason}")
 
@@ -225,7 +225,7 @@ class FlightCard:
         self._retries = True
         self.last = _line(f"retry {event.attempt} in {event.delay:.0f} s: {event.error}")
 
-    def _child(self, event: ChildStarted) -> None:
+    def _on_child(self, event: ChildStarted) -> None:
         self.children[event.child_id] = event.agent_name
         self.last = f"started {event.agent_name}"
 
@@ -362,21 +362,21 @@ class FlightCard:
     _heard: ClassVar[dict[type, Callable[..., None]]] = {
         RunStarted: _on_run_started,
         TurnStarted: _on_turn_started,
-        MessageAdded: _message,
+        MessageAdded: _on_message,
         StreamStarted: _stream,
-        StreamChunk: _chunk,
+        StreamChunk: _on_chunk,
         AttemptDiscarded: _on_discarded,
         BudgetReserved: _reserve,
         BudgetSettled: _settle,
-        ToolStarted: _tool,
+        ToolStarted: _on_tool,
         ToolEnded: _on_tool_ended,
-        ApprovalRequested: _asks,
+        ApprovalRequested: _on_approval,
         ConstraintViolated: _on_violated,
-        NoticeSent: _notice,
-        LandingStarted: _landing,
+        NoticeSent: _on_notice,
+        LandingStarted: _on_landing,
         GuardTripped: _on_tripped,
         RetryScheduled: _retry,
-        ChildStarted: _child,
+        ChildStarted: _on_child,
         ChildEnded: _on_child_ended,
         RunEnded: _on_run_ended,
     }

@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Mapping, MutableMapp
 from typing import Any, TypeAlias
 
 from glidepath import _wire
-from glidepath.serve.caller_trace import in_trace_of_caller
+from glidepath.serve.caller_trace import continue_caller_trace
 from glidepath.serve.locks import Doorkeeper
 from glidepath.serve.locks.key_watch import KeyWatch, OpenRequest
 from glidepath.serve.refusals import HttpError
@@ -160,11 +160,11 @@ class Gatekeeper:
         if scope["method"] in _READ or (scope["method"] == "DELETE" and not _has_body(headers)):
             await self.app(scope, receive, send)
             return
-        receive = await self._body(headers, receive)
-        with in_trace_of_caller(headers):
+        receive = await self._read_body(headers, receive)
+        with continue_caller_trace(headers):
             await self.app(scope, receive, send)
 
-    async def _body(self, headers: Mapping[str, list[str]], receive: Receive) -> Receive:
+    async def _read_body(self, headers: Mapping[str, list[str]], receive: Receive) -> Receive:
         """Read the whole body, bounded in size and time, and hand it on as one message."""
         kind = headers.get("content-type", [""])[-1].partition(";")[0].strip().lower()
         if kind != "application/json":

@@ -65,7 +65,7 @@ class ChildEvents(Plugin):
             return
         flight = self._flights.get(event.run_id)
         if flight is not None and flight.stream is not None:
-            flight.stream.ring()
+            flight.stream.wake_consumer()
         if type(event) is BreakerChanged:
             self._breakers[event.target, event.kind] = (event.state, event.time)
 
@@ -174,7 +174,7 @@ class Hub:
         self._loop, self.closing = None, False
         await self.log.close()
 
-    def look_after(self, work: Coroutine[Any, Any, Any]) -> None:
+    def run_beside(self, work: Coroutine[Any, Any, Any]) -> None:
         """Run something beside the requests until it is done or the server ends."""
         task = asyncio.get_running_loop().create_task(work, name="glidepath-serve-chore")
         self._chores.add(task)
@@ -223,7 +223,7 @@ class Hub:
             agent = agent.replace(limits=lower)
         await self.allowance.count_start(who)
         self._check_room(session)  # once more: others may have started meanwhile
-        flight = self._flight(agent, name, who.name)
+        flight = self._make_flight(agent, name, who.name)
         budget = self.allowance.budget(who.key)
         given: dict[str, Any] = {"session": session, "cancel": flight.token, "parent": budget}
         if instructions:
@@ -238,7 +238,9 @@ class Hub:
         run: Any = None if flight.stream is None else flight.stream.run
         journal: Any = None if run is None else run.journal
         if who.marks and journal is not None and not journal.mailbox.closed:
-            journal.mailbox.remark({"action": "start", "reason": "", "who": who.name, "time": round(time.time(), 3)})
+            journal.mailbox.add_remark(
+                {"action": "start", "reason": "", "who": who.name, "time": round(time.time(), 3)}
+            )
         try:
             await self.owners.mark(who, feed.head.session_id, tags or None)
         except (ConfigurationError, StoreError) as error:
@@ -250,7 +252,7 @@ class Hub:
         """Raise `HttpError` when there is such a session, and it is somebody else's."""
         if who.scope is None:
             return
-        known = self.latest(session) is not None
+        known = self.find_last_run(session) is not None
         if not known and self.store is not None:
             try:
                 await self.store.load(session)
@@ -262,7 +264,7 @@ class Hub:
 
     async def _owner_budget(self, session: str) -> Budget | None:
         """The wallet of the key that started a session: that key pays for its run, even if somebody else resumes it."""
-        name = key_name_in(sorted(await self.owners.marks(session)))
+        name = key_name_in(sorted(await self.owners.read_marks(session)))
         if name is None:
             return None
         return self.allowance.budget(next((key for key in await self.keys.keys() if key.name == name), None))
@@ -284,7 +286,7 @@ class Hub:
             target = self._results.get(run_id or self._latest.get(session, ""))
             if target is None:
                 raise HttpError(409, "not_resumable", f"run {run_id} cannot be resumed: start the server with --store")
-        flight = self._flight(agent, name)
+        flight = self._make_flight(agent, name)
         return await self._launch(
             flight,
             session,
@@ -323,10 +325,10 @@ class Hub:
                 f"the server runs at most {pluralize(self.max_runs, 'run')} at once; try again later",
                 RETRY_AFTER,
             )
-        if session is not None and (session in self._busy or self.flight_in(session) is not None):
+        if session is not None and (session in self._busy or self.find_flight(session) is not None):
             raise HttpError(409, "in_flight", f"session {session!r:.80} has a run in flight; wait for it, or steer it")
 
-    def _flight(self, agent: Agent[Any], name: str, who: str | None = None) -> HubFlight:
+    def _make_flight(self, agent: Agent[Any], name: str, who: str | None = None) -> HubFlight:
         started: asyncio.Future[RunFeed] = asyncio.get_running_loop().create_future()
         return HubFlight(agent=agent, name=name, token=CancelToken(), started=started, began=time.time(), who=who)
 
@@ -337,19 +339,21 @@ class Hub:
         if session is not None:
             self._busy.add(session)
         try:
-            flight.task = asyncio.get_running_loop().create_task(self._fly(flight, opened), name="glidepath-serve-run")
+            flight.task = asyncio.get_running_loop().create_task(
+                self._run_flight(flight, opened), name="glidepath-serve-run"
+            )
             return await asyncio.shield(flight.started)
         finally:
             self._starting.discard(flight)
             if session is not None:
                 self._busy.discard(session)
 
-    async def _fly(self, flight: HubFlight, opened: Callable[[], RunStream[Any]]) -> None:
+    async def _run_flight(self, flight: HubFlight, opened: Callable[[], RunStream[Any]]) -> None:
         try:
             async with opened() as stream:
                 flight.stream = stream
                 async for events in stream.batches():
-                    feed = flight.feed or await self._took_off(flight, events[0])
+                    feed = flight.feed or await self._on_first_event(flight, events[0])
                     await feed.record(events)
                     self.recorded += len(events)
                     self.announce_change(feed.run_id)
@@ -365,7 +369,7 @@ class Hub:
         finally:
             self._on_landed(flight)
 
-    async def _took_off(self, flight: HubFlight, event: Event) -> RunFeed:
+    async def _on_first_event(self, flight: HubFlight, event: Event) -> RunFeed:
         """The first event tells which run this is."""
         if not isinstance(event, RunStarted):
             raise ConfigurationError(f"the first event of a run was {type(event).__name__}")
@@ -382,10 +386,10 @@ class Hub:
         self.flights[feed.run_id] = flight
         self._starting.discard(flight)
         self._latest[event.session_id] = event.run_id
-        await self._look_again(flight, event.session_id)
+        await self._recheck_kill_switch(flight, event.session_id)
         return feed
 
-    async def _look_again(self, flight: HubFlight, session_id: str) -> None:
+    async def _recheck_kill_switch(self, flight: HubFlight, session_id: str) -> None:
         """A kill switch that was thrown since the run was admitted: from here on, throwing it finds the run."""
         try:
             held = await self.switches.find_thrown_switch(session_id)
@@ -493,11 +497,11 @@ class Hub:
         self.changes += 1
         self.stamps[run_id] = self.changes
 
-    def flight_in(self, session_id: str) -> HubFlight | None:
+    def find_flight(self, session_id: str) -> HubFlight | None:
         """What is running in a session, in this process."""
         return self.flights.get(self._latest.get(session_id, ""))
 
-    def latest(self, session_id: str) -> str | None:
+    def find_last_run(self, session_id: str) -> str | None:
         """The last run of a session, as far as this process has seen."""
         return self._latest.get(session_id)
 
@@ -505,7 +509,7 @@ class Hub:
         """The result of a run that no store keeps, with its transcript."""
         return self._results.get(run_id)
 
-    def below(self, run_id: str) -> list[RunFeed]:
+    def list_child_feeds(self, run_id: str) -> list[RunFeed]:
         """The feeds of a run's children, and of theirs, as far as they are in memory."""
         found: list[RunFeed] = []
         left = [run_id]
@@ -538,7 +542,7 @@ class Hub:
     def on_reader_left(self, feed: RunFeed) -> None:
         """The last reader of a run that no store keeps has gone: it lands, unless one comes back in time."""
         if self.lands_alone and feed.live and not feed.readers and feed.run_id in self.flights:
-            self.look_after(self._land_unless_read(feed))
+            self.run_beside(self._land_unless_read(feed))
 
     async def _land_unless_read(self, feed: RunFeed) -> None:
         await asyncio.sleep(self.disconnect_grace)
@@ -578,7 +582,7 @@ def check_lowered(now: Limits, then: Limits) -> None:
     """Raise `HttpError` unless every limit allows as much as it does now, or less."""
     for name, setting in settings_of(Limits).items():
         most, asked = getattr(now, name), getattr(then, name)
-        if asked != most and not setting.narrows(asked, most):
+        if asked != most and not setting.is_narrower(asked, most):
             raise HttpError(
                 403, "limit_raised", f"{name} is {most} for this agent: this key cannot change it to {asked}"
             )

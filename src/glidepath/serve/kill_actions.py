@@ -33,8 +33,8 @@ class KillActions:
         """Throw a kill switch, or release it."""
         began = time.perf_counter()
         if body.scope == "run":
-            return await self._one_run(body, who, began)
-        tenant = await self._tenant(body.id) if body.scope == "tenant" else None
+            return await self._stop_one_run(body, who, began)
+        tenant = await self._require_tenant(body.id) if body.scope == "tenant" else None
         if body.active:
             message = await self._throw(tenant, body.reason, who)
         else:
@@ -42,7 +42,7 @@ class KillActions:
         state = "killed" if body.active else "open"
         return DoneAnswer(run_id="", state=state, sequence=0, took_ms=elapsed_ms(began), message=message)
 
-    async def _one_run(self, body: KillBody, who: Visitor, began: float) -> DoneAnswer:
+    async def _stop_one_run(self, body: KillBody, who: Visitor, began: float) -> DoneAnswer:
         if not body.id:
             raise HttpError(400, "no_id", "name the run to stop: pass its id")
         if body.active:
@@ -54,14 +54,14 @@ class KillActions:
             await self.actions.ask_store(self.hub.store.flag(found.session_id, None))
         return self.actions.make_done_answer(found, began, "the stop is withdrawn: the run can be resumed")
 
-    async def _tenant(self, name: str | None) -> str:
+    async def _require_tenant(self, name: str | None) -> str:
         """The tenant of this name; raises `HttpError`."""
         ledger = await self.switches.ledger()
         if not name or ledger is None:
             raise HttpError(409, "no_tenant", "only a fleet has tenants: use its PostgreSQL as the store, and name one")
-        from glidepath.engines.dbos.kill_switches import tenants
+        from glidepath.engines.dbos.kill_switches import list_tenants
 
-        there = await tenants(ledger)
+        there = await list_tenants(ledger)
         if name not in there:
             known = ", ".join(there[:20]) or "none"
             raise HttpError(404, "unknown_tenant", f"this fleet has no tenant {name!r:.80}; there are: {known}")
@@ -73,7 +73,7 @@ class KillActions:
         await self.switches.throw(tenant, why, who.name)
         stopped = 0
         for flight in [*self.hub.flights.values()] if tenant is None else []:
-            await self.actions.remark(describe_flight(flight), flight, "kill", reason, who)
+            await self.actions.journal_action(describe_flight(flight), flight, "kill", reason, who)
             flight.token.cancel(why)
             stopped += 1
         if tenant is None and self.hub.foreign is not None:
@@ -81,7 +81,7 @@ class KillActions:
         for flight in self.hub.taking_off if tenant is None else ():
             flight.token.cancel(why)
             stopped += 1
-        sessions = sorted(await self._elsewhere(tenant))
+        sessions = sorted(await self._find_sessions_elsewhere(tenant))
         if sessions:
             await self.switches.record_stop(tenant, sessions)
         for session in sessions:
@@ -107,7 +107,7 @@ class KillActions:
             await self.hub.foreign.release_all()
         return "runs can start again"
 
-    async def _elsewhere(self, tenant: str | None) -> set[str]:
+    async def _find_sessions_elsewhere(self, tenant: str | None) -> set[str]:
         """The sessions of runs queued in the fleet or running in other processes: a tenant's, or all on this store."""
         found: set[str] = set()
         ledger = await self.switches.ledger()

@@ -24,27 +24,27 @@ class PatientProtocol(H11Protocol):
     def connection_made(self, transport: Any) -> None:
         """Somebody has connected."""
         super().connection_made(transport)
-        self._deadline = self.loop.call_later(HEADER_SECONDS, self._too_slow)
+        self._deadline = self.loop.call_later(HEADER_SECONDS, self._on_deadline)
 
     def data_received(self, data: bytes) -> None:
         """Something has arrived."""
         if self._deadline is None and (self.cycle is None or self.cycle.response_complete):
-            self._deadline = self.loop.call_later(HEADER_SECONDS, self._too_slow)
+            self._deadline = self.loop.call_later(HEADER_SECONDS, self._on_deadline)
         super().data_received(data)
         if self.cycle is not None and not self.cycle.response_complete:
-            self._in_time()
+            self._cancel_deadline()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """They have gone."""
-        self._in_time()
+        self._cancel_deadline()
         super().connection_lost(exc)
 
-    def _in_time(self) -> None:
+    def _cancel_deadline(self) -> None:
         if self._deadline is not None:
             self._deadline.cancel()
             self._deadline = None
 
-    def _too_slow(self) -> None:
+    def _on_deadline(self) -> None:
         self._deadline = None
         if (self.cycle is None or self.cycle.response_complete) and not self.transport.is_closing():
             self.transport.close()

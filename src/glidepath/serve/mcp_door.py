@@ -44,13 +44,13 @@ class McpDoor:
             self._ending.set()
             await asyncio.wait([task])
 
-    async def _manage(self, ready: asyncio.Future[Any]) -> None:
+    async def _serve_protocol(self, ready: asyncio.Future[Any]) -> None:
         """Serve the protocol until the end, in one task: what the SDK enters it leaves where it entered it."""
         try:
             from glidepath.mcp.serve_agents import agent_server
 
             offered = {name: agent for name, agent in self.hub.agents.items() if agent.config.limits.bounded}
-            server = agent_server(offered, name=self._name, fly=self._fly, offers=self._offers)
+            server = agent_server(offered, name=self._name, fly=self._run_agent, offers=self._is_offered)
             server.streamable_http_app()  # makes the manager; the paths of the application are ours
             async with server.session_manager.run():
                 ready.set_result(server.session_manager)
@@ -66,7 +66,9 @@ class McpDoor:
             raise HttpError(501, "not_installed", "the server lacks mcp, a part of the extra mcp")
         if self._serving is None:  # by the first who comes: the SDK takes its time to load
             self._ending, self._ready = asyncio.Event(), asyncio.get_running_loop().create_future()
-            self._serving = asyncio.get_running_loop().create_task(self._manage(self._ready), name="glidepath-mcp")
+            self._serving = asyncio.get_running_loop().create_task(
+                self._serve_protocol(self._ready), name="glidepath-mcp"
+            )
         manager = await asyncio.shield(self._ready)
         from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser
         from mcp.server.auth.provider import AccessToken
@@ -75,11 +77,11 @@ class McpDoor:
         request.scope["user"] = AuthenticatedUser(AccessToken(token="", client_id=f"{who.role}:{who.name}", scopes=[]))
         return manager.handle_request
 
-    def _offers(self, label: str, request: object) -> bool:
+    def _is_offered(self, label: str, request: object) -> bool:
         """True when the key of a caller has this agent."""
         return isinstance(request, Request) and self.hub.allowance.has_agent(visitor_of(request), label)
 
-    async def _fly(self, label: str, task: str, limits: Limits, ctx: Any) -> RunResult[Any]:
+    async def _run_agent(self, label: str, task: str, limits: Limits, ctx: Any) -> RunResult[Any]:
         """Run an agent as any door does, and tell the caller how far it is."""
         from glidepath.mcp.serve_agents import CallProgress
 
@@ -95,7 +97,7 @@ class McpDoor:
         feed.readers += 1
         try:
             async for event in feed.follow():
-                said = watch.hear(event)
+                said = watch.describe_progress(event)
                 if said is not None:
                     await ctx.report_progress(watch.turn, limits.max_iterations, said)
                 if isinstance(event, RunEnded):

@@ -101,7 +101,7 @@ class OpenAIDoor:
     async def responses(self, request: Request) -> Any:
         """Start a run and answer with its response, or with its stream."""
         body = await _parse_body(request, ResponsesBody)
-        _no_tools(body.tools)
+        _refuse_tools(body.tools)
         if body.background:
             raise HttpError(400, "background", "background is not offered: use POST /api/runs, or stream")
         instructions, messages = read_messages(body.input)
@@ -128,7 +128,7 @@ class OpenAIDoor:
             raise HttpError(400, "bad_conversation", "conversation must be an id, or an object with an id")
         run_id = None
         if given is not None:
-            run_id = self.hub.latest(given)
+            run_id = self.hub.find_last_run(given)
             await self.hub.check_owner(who, given)  # without a store, what was said there goes into a new session
         if body.previous_response_id is not None:
             found = await self.reader.find(body.previous_response_id.removeprefix(RESPONSE), who)
@@ -163,7 +163,7 @@ class OpenAIDoor:
     async def chat(self, request: Request) -> Any:
         """Start a run on the messages of the request: its own session each time, as in that API."""
         body = await _parse_body(request, ChatBody)
-        _no_tools(body.tools)
+        _refuse_tools(body.tools)
         if body.n not in (None, 1):
             raise HttpError(400, "bad_n", "n must be 1: an agent gives one answer")
         instructions, messages = read_messages(list(body.messages))
@@ -457,7 +457,7 @@ async def _parse_body(request: Request, kind: type[Any]) -> Any:
         raise HttpError(400, "bad_body", f"malformed body for this path: {error}"[:300]) from None
 
 
-def _no_tools(tools: Sequence[Any] | None) -> None:
+def _refuse_tools(tools: Sequence[Any] | None) -> None:
     if tools:
         raise HttpError(400, "tools", "an agent brings its own tools: leave tools out")
 

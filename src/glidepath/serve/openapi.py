@@ -149,7 +149,7 @@ def openapi_page(prefix: str = "") -> dict[str, Any]:
         paths[path] = {"get": {**_read(f"{path[1:]}: a health check for the operator", "", {}, _ANY), "security": []}}
     paths["/metrics"] = {"get": _read("Figures for Prometheus", "", {}, _TEXT, "text/plain")}
     paths["/openapi.json"] = {"get": _read("This page", "", {}, _ANY)}
-    paths |= _doors()
+    paths |= _describe_protocol_paths()
     return {
         "openapi": "3.1.0",
         "info": {"title": "glidepath server", "version": VERSION},
@@ -167,7 +167,7 @@ def openapi_page(prefix: str = "") -> dict[str, Any]:
     }
 
 
-def _doors() -> dict[str, Any]:
+def _describe_protocol_paths() -> dict[str, Any]:
     """The paths for front ends that speak another protocol, which says what is in their answers."""
     named = [{**_ID, "name": "agent", "description": "an agent's name"}]
     response = [{**_ID, "description": "a response's id"}]

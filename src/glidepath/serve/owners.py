@@ -36,15 +36,15 @@ class Owners:
         self.tags: dict[str, tuple[str, ...]] = {}
         """Of sessions that no store keeps."""
 
-    async def reaches(self, who: Visitor, session_id: str, *, child: bool = False) -> bool:
+    async def is_visible(self, who: Visitor, session_id: str, *, child: bool = False) -> bool:
         """True when a visitor may see a session; a `child` belongs to whom its root belongs."""
         if who.scope is None:
             return True
-        if who.scope in await self.marks(session_id):
+        if who.scope in await self.read_marks(session_id):
             return True
-        return child and who.scope in await self.marks(session_id.partition("/")[0])
+        return child and who.scope in await self.read_marks(session_id.partition("/")[0])
 
-    async def marks(self, session_id: str) -> frozenset[str]:
+    async def read_marks(self, session_id: str) -> frozenset[str]:
         """The marks of a session: of memory, else of the store. Those of one that was never marked are asked again."""
         known = self._known.get(session_id)
         if known is not None:
@@ -60,14 +60,14 @@ class Owners:
             return
         if "/" in session_id:  # that is how the sessions of children are named: it would belong to somebody else
             raise HttpError(400, "bad_session", f"session {session_id!r:.80} has a '/' in it: choose another name")
-        if known and not await self.reaches(who, session_id):
+        if known and not await self.is_visible(who, session_id):
             raise HttpError(409, "session_taken", f"session {session_id!r:.80} is not yours: choose another name")
 
     async def mark(self, who: Visitor, session_id: str, tags: Sequence[str] | None) -> None:
         """Say whose a new session is, and keep the tags that its caller gave. Marks stay when tags are written."""
         if not who.marks and tags is None:
             return
-        before = await self.marks(session_id)
+        before = await self.read_marks(session_id)
         marks = before or frozenset(who.marks)
         if tags is None and marks == before:
             return
@@ -80,7 +80,7 @@ class Owners:
 
     async def inherit(self, session_id: str, origin: str) -> None:
         """A fork belongs to whom its origin belongs."""
-        marks = await self.marks(origin)
+        marks = await self.read_marks(origin)
         if marks and self._store is not None:
             self._remember(session_id, marks)
             await annotate(self._store, session_id, tags=normalize_tags([*await self._read_tags(session_id), *marks]))

@@ -55,7 +55,7 @@ class PostgresLog:
                 await connection.execute(_TABLES)
             self._ready = True
 
-    async def _do(self, work: Callable[[Any], Awaitable[T]]) -> T:
+    async def _run_with_retry(self, work: Callable[[Any], Awaitable[T]]) -> T:
         async def once() -> T:
             if self._pool is None or self._pool.loop is not asyncio.get_running_loop():
                 self._pool = ConnectionPool(self._dsn, size=self._size, timeout=self._timeout, prepare=self._prepare)
@@ -73,7 +73,7 @@ class PostgresLog:
         last = self._last.get(head.run_id)
         if last is None:
             last = self._last[head.run_id] = await self.count(head.run_id)
-        await self._do(
+        await self._run_with_retry(
             lambda connection: connection.execute(
                 _APPEND, head.run_id, head.session_id, head.agent, head.parent, last, lines, head.who
             )
@@ -84,7 +84,7 @@ class PostgresLog:
         """What is known about the run."""
         if "\0" in run_id:
             return None
-        row = await self._do(lambda connection: connection.fetchrow(_HEAD, run_id))
+        row = await self._run_with_retry(lambda connection: connection.fetchrow(_HEAD, run_id))
         if row is None:
             return None
         return LogHead(
@@ -93,11 +93,11 @@ class PostgresLog:
 
     async def count(self, run_id: str) -> int:
         """The number of its last event."""
-        return int(await self._do(lambda connection: connection.fetchval(_COUNT, run_id)))
+        return int(await self._run_with_retry(lambda connection: connection.fetchval(_COUNT, run_id)))
 
     async def read(self, run_id: str, after: int, limit: int) -> list[bytes]:
         """Some of them."""
-        rows = await self._do(lambda connection: connection.fetch(_READ, run_id, after, limit))
+        rows = await self._run_with_retry(lambda connection: connection.fetch(_READ, run_id, after, limit))
         return [bytes(row["line"]) for row in rows]
 
     def release(self, run_id: str) -> None:
@@ -106,7 +106,7 @@ class PostgresLog:
 
     async def prune(self, older_than: float) -> None:
         """Forget the events of runs that wrote none for this many seconds."""
-        await self._do(lambda connection: connection.execute(_PRUNE, older_than))
+        await self._run_with_retry(lambda connection: connection.execute(_PRUNE, older_than))
 
     async def close(self) -> None:
         """Let go of the connections."""

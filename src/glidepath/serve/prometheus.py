@@ -122,7 +122,7 @@ class PrometheusMeters:
 
     def create_counter(self, name: str, unit: str = "", description: str = "") -> Any:
         """A counter, made once."""
-        return self._once(name, lambda: PrometheusCounter(name, unit, description))
+        return self._get_or_make(name, lambda: PrometheusCounter(name, unit, description))
 
     def create_histogram(
         self,
@@ -133,7 +133,7 @@ class PrometheusMeters:
         explicit_bucket_boundaries_advisory: Sequence[float] = (),
     ) -> Any:
         """A histogram, made once."""
-        return self._once(
+        return self._get_or_make(
             name, lambda: PrometheusHistogram(name, unit, description, explicit_bucket_boundaries_advisory)
         )
 
@@ -141,9 +141,9 @@ class PrometheusMeters:
         self, name: str, callbacks: Sequence[Callable[..., Any]] = (), unit: str = "", description: str = ""
     ) -> Any:
         """A gauge, made once."""
-        return self._once(name, lambda: PrometheusGauge(name, unit, description, callbacks))
+        return self._get_or_make(name, lambda: PrometheusGauge(name, unit, description, callbacks))
 
-    def _once(self, name: str, make: Callable[[], Any]) -> Any:
+    def _get_or_make(self, name: str, make: Callable[[], Any]) -> Any:
         if name not in self.instruments:
             self.instruments[name] = make()
         return self.instruments[name]
@@ -183,7 +183,7 @@ def metrics_plugin(meters: PrometheusMeters) -> Any:
     return ServeMetrics(content=False, tracer_provider=NoOpTracerProvider(), meter_provider=KeptMeters())
 
 
-def exposition(figures: Mapping[str, tuple[str, str, float]], meters: PrometheusMeters | None) -> bytes:
+def render_page(figures: Mapping[str, tuple[str, str, float]], meters: PrometheusMeters | None) -> bytes:
     """The page: `figures` are the server's own, by name: kind, description, value."""
     lines = []
     for name, (kind, description, value) in figures.items():

@@ -45,7 +45,7 @@ def events_from_journal(journal: StoredJournal) -> Iterator[Event]:
     teller = _Teller(journal)
     for record in records[first:]:
         try:
-            yield from teller.tell(record)
+            yield from teller.iterate_events(record)
         except (_wire.WireError, ValueError, KeyError, TypeError):
             continue  # a record of another version
 
@@ -64,7 +64,7 @@ class _Teller:
         self._number += 1
         return kind(self._run_id, None, self._number, record.time, *fields, **named)
 
-    def tell(self, record: JournalRecord) -> Iterator[Event]:
+    def iterate_events(self, record: JournalRecord) -> Iterator[Event]:
         """What a record says."""
         data = bytes(record.payload)
         if record.kind == "began":

@@ -58,7 +58,7 @@ class RunActions:
     async def land(self, name: str, body: ReasonBody, who: Visitor) -> DoneAnswer:
         """Ask the run to deliver what it has."""
         began, found = time.perf_counter(), await self.reader.find(name, who)
-        card = self._flying(found, "landed")
+        card = self._require_running(found, "landed")
         reason = add_author(body.reason, who, "asked to land")
         foreign = self._foreign(found)
         if foreign is not None:
@@ -66,15 +66,15 @@ class RunActions:
             return self.make_done_answer(found, began, told)
         flight = self.hub.flights.get(found.run_id)
         if flight is None:
-            self._reachable(found, card, "land")
-            await self.remark(found, None, "land", reason, who, obey=True)
+            self._require_reachable(found, card, "land")
+            await self.journal_action(found, None, "land", reason, who, obey=True)
             return self.make_done_answer(
                 found, began, "asked to land; it runs in another process, which notices within a second"
             )
-        await self.remark(found, flight, "land", body.reason, who)
+        await self.journal_action(found, flight, "land", body.reason, who)
         flight.token.wind_down(reason)
         feed = _require_feed(flight)
-        await _until(feed, lambda: feed.finished or feed.card.phase in ("notice", "landing"))
+        await _wait_until(feed, lambda: feed.finished or feed.card.phase in ("notice", "landing"))
         took = elapsed_ms(began)
         return self.make_done_answer(
             found, began, f"landed in {took:.0f} ms" if feed.finished else _LANDING[feed.card.phase]
@@ -83,18 +83,18 @@ class RunActions:
     async def stop(self, name: str, body: ReasonBody, who: Visitor) -> DoneAnswer:
         """Stop the run without another model call."""
         began, found = time.perf_counter(), await self.reader.find(name, who)
-        card = self._flying(found, "stopped")
+        card = self._require_running(found, "stopped")
         reason = add_author(body.reason, who, "stopped")
         foreign = self._foreign(found)
         if foreign is not None:
             told = await foreign.stop(found.run_id, control_of("stop", body.reason, who), reason)
             feed = self.hub.feeds[found.run_id]
-            await _until(feed, lambda: feed.finished)
+            await _wait_until(feed, lambda: feed.finished)
             return self.make_done_answer(found, began, told)
         flight = self.hub.flights.get(found.run_id)
         if flight is None:
-            self._reachable(found, card, "stop")
-        await self.remark(found, flight, "stop", body.reason, who)
+            self._require_reachable(found, card, "stop")
+        await self.journal_action(found, flight, "stop", body.reason, who)
         if flight is None:
             await self.ask_store(self.store.flag(found.session_id, reason))
             return self.make_done_answer(
@@ -102,7 +102,7 @@ class RunActions:
             )
         flight.token.cancel(reason)
         feed = _require_feed(flight)
-        await _until(feed, lambda: feed.finished)
+        await _wait_until(feed, lambda: feed.finished)
         return self.make_done_answer(
             found, began, f"stopped in {elapsed_ms(began):.0f} ms" if feed.finished else "stopping"
         )
@@ -112,13 +112,13 @@ class RunActions:
         flights: ForeignFlights | None = self.hub.foreign
         return flights if flights is not None and flights.has_run(found.run_id) else None
 
-    def _flying(self, found: FoundRun, done: str) -> RunCard:
+    def _require_running(self, found: FoundRun, done: str) -> RunCard:
         card = self.reader.card(found.feed, found.entry)
         if card.state != "running":
             raise HttpError(409, f"run_{card.state}", f"this run is {card.state}: only a running one can be {done}")
         return card
 
-    def _reachable(self, found: FoundRun, card: RunCard, what: str) -> None:
+    def _require_reachable(self, found: FoundRun, card: RunCard, what: str) -> None:
         if self.store is None or found.entry is None:
             raise HttpError(409, "not_here", f"run {card.run_id} is part of another run: {what} that one")
 
@@ -141,12 +141,12 @@ class RunActions:
             run.transcript.wait((UserMessage(text),))
         else:
             await self.ask_store(send(self.store, found.session_id, text))
-            await self.remark(found, flight, "steer", body.reason, who, message=text[:MAX_REASON])
-            await self._deliver(flight, found.session_id)
+            await self.journal_action(found, flight, "steer", body.reason, who, message=text[:MAX_REASON])
+            await self._deliver_now(flight, found.session_id)
         when = "after this turn" if card.state == "running" else "when the run continues"
         return self.make_done_answer(found, began, f"sent: the model reads it {when}")
 
-    async def _deliver(self, flight: HubFlight | None, session_id: str) -> None:
+    async def _deliver_now(self, flight: HubFlight | None, session_id: str) -> None:
         """Hand over at once what the run would find in its inbox within a second."""
         journal: Any = None if flight is None or flight.stream is None else getattr(flight.stream.run, "journal", None)
         if flight is not None and journal is not None:
@@ -183,11 +183,11 @@ class RunActions:
         left = len(waiting) - len(known)
         if left or card.agent not in self.hub.agents:
             await self._note_decision(found, body.id, made)
-            await self.remark(found, None, "decide", body.reason, who, call_id=body.id, decision=body.decision)
+            await self.journal_action(found, None, "decide", body.reason, who, call_id=body.id, decision=body.decision)
             what = f"noted: {left} more to decide" if left else "noted: it takes effect when the run is resumed"
             return self.make_done_answer(found, began, what)
         await self.hub.admit(card.agent, found.session_id, who)
-        await self.remark(found, None, "decide", body.reason, who, call_id=body.id, decision=body.decision)
+        await self.journal_action(found, None, "decide", body.reason, who, call_id=body.id, decision=body.decision)
         await self.hub.resume(card.agent, found.session_id, decisions=known, run_id=found.run_id)
         self._decided.pop(found.run_id, None)
         return self.make_done_answer(found, began, f"{_PAST[body.decision]}: the run continues")
@@ -253,13 +253,13 @@ class RunActions:
         """Continue a run that was lost, paused, stopped or limited."""
         began, found = time.perf_counter(), await self.reader.find(name, who)
         await self._must_be_root(found, who)
-        card = self._resumable(found)
+        card = self._require_resumable(found)
         await self.hub.admit(card.agent, found.session_id, who)
-        await self.remark(found, None, "resume", body.reason, who)
+        await self.journal_action(found, None, "resume", body.reason, who)
         await self.hub.resume(card.agent, found.session_id, run_id=found.run_id)
         return self.make_done_answer(found, began, f"resumed in {elapsed_ms(began):.0f} ms")
 
-    def _resumable(self, found: FoundRun) -> RunCard:
+    def _require_resumable(self, found: FoundRun) -> RunCard:
         card = self.reader.card(found.feed, found.entry)
         if card.foreign:
             raise refuse_foreign_action("resumed")
@@ -290,14 +290,14 @@ class RunActions:
                 400, "not_resumed", "limits belong to a leg of a run: pass resume: true to continue under them"
             )
         if flight is None:
-            self._resumable(found)
+            self._require_resumable(found)
             await self.hub.admit(card.agent, found.session_id, who)
-            await self.remark(found, None, "limits", body.reason, who, limits=body.limits)
+            await self.journal_action(found, None, "limits", body.reason, who, limits=body.limits)
         else:
-            await self.remark(found, flight, "limits", body.reason, who, limits=body.limits)
+            await self.journal_action(found, flight, "limits", body.reason, who, limits=body.limits)
             flight.token.cancel(add_author(body.reason, who, "stopped to continue under other limits"))
             feed = _require_feed(flight)
-            await _until(feed, lambda: feed.finished)
+            await _wait_until(feed, lambda: feed.finished)
             if not feed.finished:
                 raise HttpError(409, "in_flight", "the run did not stop in time: try again", 1)
             if feed.card.result is not None and feed.card.result.outcome.value == "done":
@@ -357,14 +357,14 @@ class RunActions:
             text = f"{text} Its result: {_text('result', body.result)}"
         await self.ask_store(send(self.store, found.session_id, text))
         flight = self.hub.flights.get(found.run_id)
-        await self.remark(
+        await self.journal_action(
             found, flight, "settle", body.reason, who, call_id=body.call_id, outcome=body.outcome, result=body.result
         )
         return self.make_done_answer(found, began, f"settled as {body.outcome.replace('_', ' ')}")
 
     # --- what they share --------------------------------------------------------------------------------------
 
-    async def remark(
+    async def journal_action(
         self, found: FoundRun, flight: HubFlight | None, action: str, reason: str, who: Visitor, **more: Any
     ) -> None:
         """Journal what was done, why, and who: by the run if it is in this process, else in the session's inbox."""
@@ -374,7 +374,7 @@ class RunActions:
         run: Any = None if flight is None or flight.stream is None else flight.stream.run
         journal: Any = None if run is None else run.journal
         if journal is not None and not journal.mailbox.closed:
-            journal.mailbox.remark(control)
+            journal.mailbox.add_remark(control)
         else:
             await self.ask_store(note_control(self.store, found.session_id, control))
 
@@ -478,12 +478,12 @@ def elapsed_ms(began: float) -> float:
     return round((time.perf_counter() - began) * 1000, 1)
 
 
-async def _until(feed: RunFeed, done: Callable[[], bool]) -> None:
+async def _wait_until(feed: RunFeed, done: Callable[[], bool]) -> None:
     """Wait for what the events say, for a moment."""
     loop = asyncio.get_running_loop()
     until = loop.time() + PATIENCE
     while not done() and (left := until - loop.time()) > 0:
-        news = feed.news()
+        news = feed.wait_for_news()
         if done():
             news.cancel()
             return

@@ -19,7 +19,7 @@ from glidepath.events import Event, RunEnded, codec
 from glidepath.serve.event_log import EventLog, LogHead, kind_of
 from glidepath.serve.flight_card import FlightCard
 
-__all__ = ["RunFeed", "event_line", "frame"]
+__all__ = ["RunFeed", "event_line", "make_frame"]
 
 RING = 1024  # events that are kept at hand, in memory
 _codec = codec()
@@ -37,7 +37,7 @@ def event_line(event: Event) -> bytes:
         )
     try:
         line = _wire.encode(event)
-        return line if b"\xe2\x80" not in line and b"\xc2\x85" not in line else _one_line(line)
+        return line if b"\xe2\x80" not in line and b"\xc2\x85" not in line else _escape_line_ends(line)
     except Exception as error:  # an application's object that is not JSON: the event still counts
         shown = {"event": type(event).__name__, "run_id": event.run_id, "parent_id": event.parent_id}
         return _wire.encode(
@@ -45,7 +45,7 @@ def event_line(event: Event) -> bytes:
         )
 
 
-def _one_line(line: bytes) -> bytes:
+def _escape_line_ends(line: bytes) -> bytes:
     """The same JSON without the signs that some readers treat as line ends."""
     for sign, escaped in ((b"\xe2\x80\xa8", b"\\u2028"), (b"\xe2\x80\xa9", b"\\u2029"), (b"\xc2\x85", b"\\u0085")):
         line = line.replace(sign, escaped)
@@ -61,7 +61,7 @@ def _name(event: Event) -> bytes:
     return _encode_event_name(type(event))
 
 
-def frame(number: int, line: bytes) -> bytes:
+def make_frame(number: int, line: bytes) -> bytes:
     """One event as a reader gets it. A line of JSON has no line break inside."""
     return b"id: %d\nevent: %s\ndata: %s\n\n" % (number, kind_of(line).encode(), line)
 
@@ -116,7 +116,7 @@ class RunFeed:
         except _wire.WireError:
             return
         if isinstance(event, Event):
-            self.card.hear(event)
+            self.card.take_event(event)
             self.over = type(event) is RunEnded
 
     async def record(self, events: Sequence[Event]) -> None:
@@ -128,7 +128,7 @@ class RunFeed:
                 if event.sequence != last:
                     event = replace(event, sequence=last)  # noqa: PLW2901 - the same event, under its number here
                 lines.append(event_line(event))
-                card.hear(event)
+                card.take_event(event)
             later = self.log.append(self.head, lines)
             if later is not None:
                 await later
@@ -179,7 +179,7 @@ class RunFeed:
             return []
         return self._framed[after - first : after - first + limit]
 
-    def news(self) -> asyncio.Future[None]:
+    def wait_for_news(self) -> asyncio.Future[None]:
         """What to wait for until there is something new; cancel it to give up."""
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting.add(future)
@@ -198,7 +198,7 @@ class RunFeed:
             if not lines:
                 if not self.live:  # it has ended, or was lost
                     return
-                await self.news()
+                await self.wait_for_news()
 
     async def page(self, after: int, before: int | None, limit: int, kind: str | None) -> dict[str, Any]:
         """A page of events as JSON: those behind `after`, or the newest below `before`."""

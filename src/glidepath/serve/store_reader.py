@@ -27,9 +27,9 @@ from glidepath.serve.stored_card import (
     bare_card,
     budget_node,
     entry_state,
+    fields_from_store,
     find_fork_origin,
     limits_in_dollars,
-    newer_fields,
     spending_until,
     unknown_effects,
 )
@@ -63,7 +63,7 @@ class FoundRun(Record, kw_only=True):
     entry: Entry | None = None
 
 
-def _unknown(name: str) -> HttpError:
+def _make_unknown_run_error(name: str) -> HttpError:
     return HttpError(404, "unknown_run", f"there is no run or session {name!r:.80}; GET /api/runs lists them")
 
 
@@ -87,15 +87,15 @@ class StoreReader:
         found = await self._find(name)
         head = None if found.feed is None else found.feed.head.parent
         child = head is not None or bool(found.entry is not None and found.entry.summary.get("parent"))
-        if not await self.hub.owners.reaches(who, found.session_id, child=child):
-            raise _unknown(name)
+        if not await self.hub.owners.is_visible(who, found.session_id, child=child):
+            raise _make_unknown_run_error(name)
         return found
 
     async def _find(self, name: str) -> FoundRun:
         if not name or len(name) > 300 or "\0" in name:  # noqa: PLR2004 - longer than any id
             raise HttpError(404, "unknown_run", "there is no such run: malformed id")
         feed = await self.hub.feed(name)
-        if feed is None and (run_id := self.hub.latest(name)) is not None:
+        if feed is None and (run_id := self.hub.find_last_run(name)) is not None:
             feed = await self.hub.feed(run_id)
         if feed is not None:
             entry = await self._entry(feed.head.session_id)
@@ -103,7 +103,7 @@ class StoreReader:
             return FoundRun(run_id=feed.run_id, session_id=feed.head.session_id, feed=feed, entry=entry)
         entry = await self._entry(name) or await self._entry_of_run(name)
         if entry is None:
-            raise _unknown(name)
+            raise _make_unknown_run_error(name)
         run_id = str(entry.summary.get("run_id") or entry.session_id)
         feed = await self.hub.feed(run_id) or await self._make_journal_feed(run_id, entry)
         return FoundRun(run_id=run_id, session_id=entry.session_id, feed=feed, entry=entry)
@@ -205,7 +205,7 @@ class StoreReader:
         elif entry is not None and entry.summary.get("run_id") == feed.run_id:
             known["state"] = state = entry_state(entry, now)
             card = feed.card.card(now, None, **known)
-            newer = {"resumable": card.resumable or state == "lost", **newer_fields(card, entry)}
+            newer = {"resumable": card.resumable or state == "lost", **fields_from_store(card, entry)}
             return replace(card, **{**newer, "resumable": newer["resumable"] and not card.foreign})
         return feed.card.card(now, feed.meter, **known)
 
@@ -256,7 +256,7 @@ class StoreReader:
         for run_id, stamp in list(self.hub.stamps.items()):
             feed = self.hub.feeds.get(run_id)
             if stamp > change and feed is not None and feed.head.parent is None:
-                if not await self.hub.owners.reaches(who, feed.head.session_id):
+                if not await self.hub.owners.is_visible(who, feed.head.session_id):
                     continue
                 card, before = self.card(feed, None), shown.get(run_id)
                 if before is not None:
@@ -373,7 +373,7 @@ class StoreReader:
         return [*journal.folded.controls, *[one for one in waiting if one is not None]]
 
     async def _children(self, found: FoundRun) -> list[RunCard]:
-        cards = {feed.run_id: self.card(feed, None) for feed in self.hub.below(found.run_id)}
+        cards = {feed.run_id: self.card(feed, None) for feed in self.hub.list_child_feeds(found.run_id)}
         if found.feed is None or not found.feed.live:
             for entry in [] if self.store is None else await family_of(self.store, found.session_id):
                 card = await self._card_of(entry)
@@ -387,7 +387,7 @@ class StoreReader:
             # A child's calls are its root's, where they are decided.
             ended = [feed.card for feed in self.hub.feeds.values() if not feed.live and feed.card.parent is None]
             waiting = [one for card in ended for one in card.pending()]
-            return [one for one in waiting if await self.hub.owners.reaches(who, one.session_id, child=True)]
+            return [one for one in waiting if await self.hub.owners.is_visible(who, one.session_id, child=True)]
         found: list[PendingItem] = []
         for entry in await self._list_paused(who):
             feed = await self.hub.feed(str(entry.summary.get("run_id") or ""))
@@ -443,7 +443,7 @@ class StoreReader:
                 page.append({"sequence": record.sequence, "time": record.time, "kind": record.kind, "payload": payload})
         return {"records": page, "total": total}
 
-    async def at(self, name: str, who: Visitor, turn: int) -> dict[str, Any]:
+    async def read_state_at(self, name: str, who: Visitor, turn: int) -> dict[str, Any]:
         """The state of a run after a turn, from its journal."""
         found = await self.find(name, who)
         journal = await self.journal(found.session_id)

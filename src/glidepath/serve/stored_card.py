@@ -12,7 +12,7 @@ from glidepath.serve.owners import key_name_in
 from glidepath.serve.shapes import BudgetNode, CauseShape, RunCard, UsageShape
 from glidepath.sessions.fold import Folded
 from glidepath.sessions.foreign_mark import is_foreign
-from glidepath.sessions.owner import free
+from glidepath.sessions.owner import is_claimable
 from glidepath.spi.sessions import Entry
 
 _RESUMABLE = frozenset({"wrapped_up", "cut_off", "failed", "cancelled", "paused"})
@@ -35,12 +35,12 @@ def entry_state(entry: Entry, now: float) -> str:
         return state_of(outcome)
     if entry.summary.get("state") == "queued" and not entry.head:
         return "queued"
-    if free(entry.owner, entry.expires, now):
+    if is_claimable(entry.owner, entry.expires, now):
         return "lost"
     return "running"
 
 
-def newer_fields(card: RunCard, entry: Entry) -> dict[str, Any]:
+def fields_from_store(card: RunCard, entry: Entry) -> dict[str, Any]:
     """What the store knows and the events do not: another process has continued the run."""
     outcome = entry.summary.get("outcome")
     if outcome == card.outcome or not isinstance(outcome, str):

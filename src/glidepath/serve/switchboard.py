@@ -144,7 +144,7 @@ class Switchboard:
         except (FileNotFoundError, NotADirectoryError):
             self._lines, self._stamp = [], None
         except OSError as error:
-            raise _unusable(self._path, "read", error) from None
+            raise _make_unusable_error(self._path, "read", error) from None
         return self._lines
 
     def _write(self, line: SwitchLine) -> None:
@@ -160,10 +160,10 @@ class Switchboard:
             finally:
                 os.close(file)
         except OSError as error:
-            raise _unusable(self._path, "written", error) from None
+            raise _make_unusable_error(self._path, "written", error) from None
 
 
-def _unusable(path: Path, what: str, error: OSError) -> StoreError:
+def _make_unusable_error(path: Path, what: str, error: OSError) -> StoreError:
     why = error.strerror or type(error).__name__
     return StoreError(
         f"the kill switch {path} cannot be {what} ({why}): nothing starts until it can", kind="unavailable"

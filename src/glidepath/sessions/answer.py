@@ -11,8 +11,8 @@ from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
 
 from glidepath.errors import ConfigurationError, StoreError, describe_error
-from glidepath.run import closable
-from glidepath.run.interrupts import ring
+from glidepath.run import await_until_cancelled
+from glidepath.run.interrupts import wake_waiter
 
 T = TypeVar("T")
 SILENCE = 30.0  # seconds a store may take for one answer: longer than a PostgresStore waits for a statement
@@ -57,9 +57,9 @@ class StoreAnswer:
                 call(self)
         if bells is not None:
             for bell in bells if bells.__class__ is list else (bells,):
-                ring(bell)
+                wake_waiter(bell)
 
-    def then(self, call: Callable[[StoreAnswer], object]) -> None:
+    def call_when_done(self, call: Callable[[StoreAnswer], object]) -> None:
         """Call this once it is there, before anybody who waits for it wakes up."""
         if self.done:
             call(self)
@@ -68,7 +68,7 @@ class StoreAnswer:
         else:
             self._then = [*(self._then if self._then.__class__ is list else [self._then]), call]
 
-    def bell(self) -> asyncio.Future[None]:
+    def make_done_future(self) -> asyncio.Future[None]:
         """A new future that is done as soon as the answer is there; it may be cancelled."""
         bell: asyncio.Future[None] = self.loop.create_future()
         if self.done:
@@ -82,7 +82,7 @@ class StoreAnswer:
     def __await__(self) -> Generator[Any, None, Any]:
         """The answer; raises what the store raised."""
         while not self.done:
-            yield from self.bell()
+            yield from self.make_done_future()
         if self.error is not None:
             raise self.error
         return self.value
@@ -100,14 +100,14 @@ class AnswerTimer:
         """Call `late` if the answer is not there in time."""
         at = self._loop.time() + seconds
         self._waiting[answer] = (at, late)
-        answer.then(self._forget)
+        answer.call_when_done(self._forget)
         if self._timer is None or self._timer.when() > at:
-            self._arm(at)
+            self._set_timer(at)
 
-    def _arm(self, at: float) -> None:
+    def _set_timer(self, at: float) -> None:
         if self._timer is not None:
             self._timer.cancel()
-        self._timer = self._loop.call_at(at, self._look)
+        self._timer = self._loop.call_at(at, self._check_deadlines)
 
     def _forget(self, answer: StoreAnswer) -> None:
         self._waiting.pop(answer, None)
@@ -115,7 +115,7 @@ class AnswerTimer:
             self._timer.cancel()
             self._timer = None
 
-    def _look(self) -> None:
+    def _check_deadlines(self) -> None:
         self._timer = None
         now = self._loop.time()
         for answer, (at, late) in list(self._waiting.items()):
@@ -123,7 +123,7 @@ class AnswerTimer:
                 self._waiting.pop(answer, None)
                 late()
         if self._waiting:
-            self._arm(min(at for at, _ in self._waiting.values()))
+            self._set_timer(min(at for at, _ in self._waiting.values()))
 
 
 _TIMERS: WeakKeyDictionary[asyncio.AbstractEventLoop, AnswerTimer] = WeakKeyDictionary()
@@ -137,7 +137,7 @@ def timer_of(loop: asyncio.AbstractEventLoop) -> AnswerTimer:
     return found
 
 
-def silent(seconds: float) -> StoreError:
+def make_silence_error(seconds: float) -> StoreError:
     """The store did not answer in time."""
     return StoreError(f"the session store has not answered within {seconds:g} s")
 
@@ -159,7 +159,7 @@ class WatchedAnswer(StoreAnswer):
         self._late: StoreError | None = None
         self.task = loop.create_task(_await_contained(later, self), name="glidepath-store")
         self.task.add_done_callback(self._on_end)
-        timer_of(loop).watch(self, seconds, partial(self._stop, silent(seconds)))
+        timer_of(loop).watch(self, seconds, partial(self._stop, make_silence_error(seconds)))
 
     def _on_end(self, task: asyncio.Task[tuple[Any, BaseException | None]]) -> None:
         if task.cancelled():  # before it began
@@ -228,7 +228,7 @@ async def _await_contained(later: Awaitable[T], answer: WatchedAnswer) -> tuple[
     """The answer, or what was raised, even SystemExit and KeyboardInterrupt."""
     try:
         work = later if type(later) is CoroutineType else _await(later)
-        return await closable(work, lambda: answer.over), None
+        return await await_until_cancelled(work, lambda: answer.over), None
     except BaseException as error:
         return None, error
 

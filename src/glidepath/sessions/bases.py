@@ -75,7 +75,7 @@ class Base(Value, frozen=True, kw_only=True):
     """What its messages are like, so that the first prompt of a process does not measure them all again."""
 
 
-def next_base(folded: Folded, head: int, hash_: bytes) -> Base | None:
+def make_next_base(folded: Folded, head: int, hash_: bytes) -> Base | None:
     """The base to write after commit `head`; None when it is not due, or something is still open."""
     result = folded.result
     last = folded.bases[-1][0] if folded.bases else 0
@@ -112,7 +112,7 @@ def next_base(folded: Folded, head: int, hash_: bytes) -> Base | None:
     )
 
 
-def with_measures(base: Base, messages: list[Message], plan: Plan) -> Base:
+def add_measures(base: Base, messages: list[Message], plan: Plan) -> Base:
     """The base with what its messages are like; `messages` are all of the session."""
     return _wire.replace(base, measured=measure_messages(messages[base.first : base.count], plan))
 

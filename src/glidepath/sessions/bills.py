@@ -8,7 +8,16 @@ from __future__ import annotations
 
 import hashlib
 
-from glidepath.sessions.book_rows import NOTHING, BillRow, HoldRow, Line, Pair, WalletTransaction, minus, plus
+from glidepath.sessions.book_rows import (
+    NOTHING,
+    BillRow,
+    HoldRow,
+    Line,
+    Pair,
+    WalletTransaction,
+    add_amounts,
+    subtract_amounts,
+)
 from glidepath.spi.wallets import DisputedBill
 
 
@@ -21,10 +30,10 @@ def dispute(book: WalletTransaction, row: HoldRow, total: Pair, spent: Pair) -> 
         return
     for place in row.line:
         account = book.account(place)
-        account.used = minus(account.used, more)
-        account.disputed = plus(account.disputed, more)
+        account.used = subtract_amounts(account.used, more)
+        account.disputed = add_amounts(account.disputed, more)
         book.note(account)
-    row.disputed = plus(row.disputed, more)
+    row.disputed = add_amounts(row.disputed, more)
     book.note(row)
     book.new_bills.append(BillRow(id=bill_id(row.key, row.line), key=row.key, line=row.line, at=book.now, amount=more))
 
@@ -40,7 +49,7 @@ def add_bill(book: WalletTransaction, bill: BillRow) -> None:
     if before is None:
         book.bills[bill.id] = bill
     else:
-        before.amount, before.at = plus(before.amount, bill.amount), bill.at
+        before.amount, before.at = add_amounts(before.amount, bill.amount), bill.at
 
 
 def decide_bill(book: WalletTransaction, bill_id: str, *, accepted: bool) -> bool:
@@ -51,10 +60,10 @@ def decide_bill(book: WalletTransaction, bill_id: str, *, accepted: bool) -> boo
     book.decided.append(bill_id)
     for place in bill.line:
         account = book.account(place)
-        left = minus(account.disputed, bill.amount)
+        left = subtract_amounts(account.disputed, bill.amount)
         account.disputed = max(0, left[0]), max(0, left[1])
         if accepted:
-            account.used = plus(account.used, bill.amount)
+            account.used = add_amounts(account.used, bill.amount)
         book.note(account)
     return True
 

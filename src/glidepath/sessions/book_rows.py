@@ -18,12 +18,12 @@ Line = tuple[tuple[str, str], ...]
 NOTHING: Pair = (0, 0)
 
 
-def plus(left: Pair, right: Pair) -> Pair:
+def add_amounts(left: Pair, right: Pair) -> Pair:
     """The sum, as far as every store can count."""
     return min(left[0] + right[0], SATURATED), min(left[1] + right[1], SATURATED)
 
 
-def minus(left: Pair, right: Pair) -> Pair:
+def subtract_amounts(left: Pair, right: Pair) -> Pair:
     """The difference."""
     return left[0] - right[0], left[1] - right[1]
 

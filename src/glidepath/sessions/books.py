@@ -28,11 +28,11 @@ from glidepath.sessions.book_rows import (
     PeriodRow,
     WalletRow,
     WalletTransaction,
-    minus,
+    add_amounts,
     period_of,
-    plus,
+    subtract_amounts,
 )
-from glidepath.sessions.owner import alive, free
+from glidepath.sessions.owner import is_alive, is_claimable
 from glidepath.spi.wallets import Grant, Hold, OverdueHold, Wallet, WalletDraw, WalletTerms
 
 KEPT = 30 * 86_400.0  # seconds for which what the dead held is remembered, so that it can still be corrected
@@ -65,17 +65,17 @@ def open_wallets(book: WalletTransaction, terms: Sequence[WalletTerms]) -> None:
             book.note(row)
 
 
-def _book(book: WalletTransaction, row: HoldRow, spent: Pair, grant: Pair, firm: Pair) -> None:
+def _book_hold(book: WalletTransaction, row: HoldRow, spent: Pair, grant: Pair, firm: Pair) -> None:
     """Put what a hold is now into every account of its line."""
-    used = minus(spent, row.spent)
-    held = minus(minus(grant, spent), minus(row.grant, row.spent))
-    kept = minus(firm, row.firm)
+    used = subtract_amounts(spent, row.spent)
+    held = subtract_amounts(subtract_amounts(grant, spent), subtract_amounts(row.grant, row.spent))
+    kept = subtract_amounts(firm, row.firm)
     if used != NOTHING or held != NOTHING or kept != NOTHING:
         for place in row.line:
             account = book.account(place)
-            account.used = plus(account.used, used)
-            account.held = plus(account.held, held)
-            account.firm = plus(account.firm, kept)
+            account.used = add_amounts(account.used, used)
+            account.held = add_amounts(account.held, held)
+            account.firm = add_amounts(account.firm, kept)
             book.note(account)
     row.spent, row.grant, row.firm = spent, grant, firm
     book.note(row)
@@ -89,7 +89,7 @@ class _Room(Value, frozen=True, kw_only=True):
     tight: Grant
 
 
-def _room(book: WalletTransaction, row: HoldRow, line: Line, need: Pair, least: Pair, stays: Pair | None) -> _Room:
+def _room_for(book: WalletTransaction, row: HoldRow, line: Line, need: Pair, least: Pair, stays: Pair | None) -> _Room:
     """`need` is what the run has spent, keeps back and has in flight; its own part of an account is not others'.
 
     `stays`, for a run that has yet to start: what others keep for their landings and do not give back before it.
@@ -127,7 +127,7 @@ def _room(book: WalletTransaction, row: HoldRow, line: Line, need: Pair, least: 
     return _Room(now=(now[0], now[1]), alone=(alone[0], alone[1]), tight=tight)
 
 
-def _fits(asked: Pair, room: tuple[int | None, int | None]) -> bool:
+def _is_enough(asked: Pair, room: tuple[int | None, int | None]) -> bool:
     return all(have is None or want <= have for want, have in zip(asked, room, strict=True))
 
 
@@ -153,10 +153,10 @@ def draw(book: WalletTransaction, hold: Hold, want: WalletDraw, lease: float) ->
     row.leg, row.owner, row.session_id = hold.leg, hold.owner, hold.session_id
     row.expires, row.ended = book.now + lease, 0.0
     book.note(row)
-    spent = minus(total, row.base)
+    spent = subtract_amounts(total, row.base)
     dispute(book, row, disputed, spent)
     landing, flight = (want.landing_tokens, want.landing_money), (want.flight_tokens, want.flight_money)
-    need = plus(plus(spent, landing), flight)
+    need = add_amounts(add_amounts(spent, landing), flight)
     shut = next((one.name for one in hold.line if book.wallets[one.name].closed), None)
     if shut is not None or renewing:
         _shrink(book, row, spent, need, landing)
@@ -165,26 +165,26 @@ def draw(book: WalletTransaction, hold: Hold, want: WalletDraw, lease: float) ->
     if moves:
         need = landing  # in the new period; what was spent before stays where it was held
     stays = (want.around_tokens, want.around_money) if want.starting else None
-    room = _room(book, row, line if moves else row.line, need, least, stays)
-    if _fits(asked, room.now):
+    room = _room_for(book, row, line if moves else row.line, need, least, stays)
+    if _is_enough(asked, room.now):
         verdict = "granted"
-    elif _fits(asked, room.alone):
+    elif _is_enough(asked, room.alone):
         verdict = "wait"
-    elif _fits(least, room.now):
+    elif _is_enough(least, room.now):
         verdict, asked = "granted", _cut(asked, room.now)
     else:
-        verdict = "wait" if _fits(least, room.alone) else "refused"
+        verdict = "wait" if _is_enough(least, room.alone) else "refused"
     ahead = [None if have is None else max(0, have) for have in room.alone]
     if verdict == "granted":
         if moves:
-            _book(book, row, spent, spent, NOTHING)
+            _book_hold(book, row, spent, spent, NOTHING)
             row.base, row.line = total, line
             row.spent = row.grant = row.firm = row.disputed = spent = NOTHING
             row.disputed_base = disputed
-        _book(book, row, spent, plus(need, (max(0, asked[0]), max(0, asked[1]))), landing)
+        _book_hold(book, row, spent, add_amounts(need, (max(0, asked[0]), max(0, asked[1]))), landing)
         ahead = [None if have is None else max(0, have - max(0, one)) for have, one in zip(ahead, asked, strict=True)]
     else:  # a waiting run holds only what it needs; its landing reserve is not moved
-        _shrink(book, row, spent, plus(plus(spent, landing), flight), landing)
+        _shrink(book, row, spent, add_amounts(add_amounts(spent, landing), flight), landing)
     tight = room.tight if verdict == "refused" else Grant(verdict=verdict)
     return _answer(row, tight, ahead)
 
@@ -193,7 +193,7 @@ def _shrink(book: WalletTransaction, row: HoldRow, spent: Pair, need: Pair, land
     """Give back what is neither spent nor kept nor in flight."""
     tokens, money = (max(used, min(had, wants)) for used, had, wants in zip(spent, row.grant, need, strict=True))
     kept = min(landing[0], tokens - spent[0]), min(landing[1], money - spent[1])
-    _book(book, row, spent, (tokens, money), kept)
+    _book_hold(book, row, spent, (tokens, money), kept)
 
 
 def _answer(row: HoldRow, grant: Grant, ahead: Sequence[int | None] = (None, None)) -> Grant:
@@ -224,7 +224,7 @@ def settle(book: WalletTransaction, hold: Hold, total: Pair, disputed: Pair = NO
 def _close(book: WalletTransaction, row: HoldRow, total: Pair, disputed: Pair) -> None:
     spent = max(0, total[0] - row.base[0]), max(0, total[1] - row.base[1])
     dispute(book, row, disputed, spent)
-    _book(book, row, spent, spent, NOTHING)
+    _book_hold(book, row, spent, spent, NOTHING)
     del book.holds[row.key]  # another leg may open it again, in the same transaction
     book.dropped.append(row.key)
 
@@ -246,15 +246,15 @@ def list_overdue_holds(rows: Iterable[HoldRow], now: float) -> list[OverdueHold]
             key=row.key,
             leg=row.leg,
             session_id=row.session_id,
-            dead=not alive(row.owner),
+            dead=not is_alive(row.owner),
             written_off=row.ended > 0,
         )
         for row in rows
-        if (_doubtful(row, now) if row.ended else free(row.owner, row.expires, now))
+        if (_is_doubtful(row, now) if row.ended else is_claimable(row.owner, row.expires, now))
     ]
 
 
-def _doubtful(row: HoldRow, now: float) -> bool:
+def _is_doubtful(row: HoldRow, now: float) -> bool:
     """True for a run that was written off long ago and not heard of since, and whose journal may know better."""
     return row.session_id is not None and now >= row.ended + DOUBT
 
@@ -265,7 +265,7 @@ def write_off(book: WalletTransaction, late: OverdueHold, total: Pair | None, di
     if row is None or row.leg != late.leg:
         return book.again and row is None
     if row.ended:
-        if not _doubtful(row, book.now):
+        if not _is_doubtful(row, book.now):
             return book.again
         if total is None:
             row.session_id = None  # nobody will ever know
@@ -273,14 +273,14 @@ def write_off(book: WalletTransaction, late: OverdueHold, total: Pair | None, di
         else:
             _close(book, row, total, disputed)
         return True
-    if not free(row.owner, row.expires, book.now):
+    if not is_claimable(row.owner, row.expires, book.now):
         return False
     if total is None and row.grant == row.spent:  # it held nothing: there is nothing to correct
-        total = plus(row.base, row.spent)
+        total = add_amounts(row.base, row.spent)
     if total is not None:
         _close(book, row, total, disputed)
         return True
-    _book(book, row, row.grant, row.grant, NOTHING)
+    _book_hold(book, row, row.grant, row.grant, NOTHING)
     row.ended = book.now
     return True
 
@@ -306,11 +306,13 @@ def override_limits(book: WalletTransaction, name: str, most: tuple[int | None, 
                 "first",
                 kind="conflict",
             )
-    row.ruled = most if most == (None, None) else (_first(most[0], row.ruled[0]), _first(most[1], row.ruled[1]))
+    row.ruled = (
+        most if most == (None, None) else (_first_known(most[0], row.ruled[0]), _first_known(most[1], row.ruled[1]))
+    )
     book.note(row)
 
 
-def _first(new: int | None, old: int | None) -> int | None:
+def _first_known(new: int | None, old: int | None) -> int | None:
     return old if new is None else new
 
 
@@ -341,13 +343,13 @@ def errors_in(
     disputed: dict[tuple[str, str], Pair] = {}
     for bill in bills:
         for place in bill.line:
-            disputed[place] = plus(disputed.get(place, NOTHING), bill.amount)
+            disputed[place] = add_amounts(disputed.get(place, NOTHING), bill.amount)
     held: dict[tuple[str, str], Pair] = {}
     firm: dict[tuple[str, str], Pair] = {}
     for hold in holds:
         for place in hold.line:
-            held[place] = plus(held.get(place, NOTHING), minus(hold.grant, hold.spent))
-            firm[place] = plus(firm.get(place, NOTHING), hold.firm)
+            held[place] = add_amounts(held.get(place, NOTHING), subtract_amounts(hold.grant, hold.spent))
+            firm[place] = add_amounts(firm.get(place, NOTHING), hold.firm)
     names = {row.name for row in wallets}
     found = {
         row.name: f"its parent {row.parent!r} is not there"

@@ -40,7 +40,7 @@ class SessionSummary(Value, frozen=True, kw_only=True):
     task: str = ""
 
 
-def card(summary: Mapping[str, Any]) -> SessionSummary:
+def make_summary(summary: Mapping[str, Any]) -> SessionSummary:
     """The card for this summary, whatever it holds: an imported one may hold anything."""
     return SessionSummary(
         root=not summary.get("parent"),
@@ -66,7 +66,7 @@ def is_half_copy(entry: Entry) -> bool:
     return bool(entry.summary.get(IMPORTING)) or (not entry.head and COPY in entry.session_id)
 
 
-def whole_session(past: Session | None, run: Run) -> dict[str, Any]:
+def sum_session(past: Session | None, run: Run) -> dict[str, Any]:
     """What all runs of a session have used, for the summary of one that is not its first; empty for the first."""
     if past is None:
         return {}
@@ -86,7 +86,7 @@ def whole_session(past: Session | None, run: Run) -> dict[str, Any]:
     return {"session": kept}
 
 
-def figures(summary: Mapping[str, Any]) -> Mapping[str, Any]:
+def read_figures(summary: Mapping[str, Any]) -> Mapping[str, Any]:
     """The turns, tokens and cost of a whole session, from its summary; an imported one may hold anything."""
     whole = summary.get("session")
     last = {"turns": summary.get("iterations"), "tokens": summary.get("tokens"), "cost": summary.get("cost")}
@@ -103,7 +103,7 @@ def is_team(entry: Entry) -> bool:
     return entry.summary.get("kind") == "team"
 
 
-def families(entries: Iterable[Entry]) -> dict[str, list[str]]:
+def map_children(entries: Iterable[Entry]) -> dict[str, list[str]]:
     """The children of every session that has some, and theirs, in one pass."""
     found: dict[str, list[str]] = {}
     for entry in entries:
@@ -239,7 +239,7 @@ def _place(entry: Entry) -> tuple[float, str]:
 
 
 def _matches(entry: Entry, query: SessionQuery) -> bool:
-    known = card(entry.summary)
+    known = make_summary(entry.summary)
     wanted = known.outcome if query.outcome is None else None if query.outcome == UNFINISHED else query.outcome
     return (
         entry.session_id.startswith(query.prefix)

@@ -37,15 +37,15 @@ class JournalRecord(Value, frozen=True, array_like=True, gc=False):
 _records = _wire.decoder(tuple[JournalRecord, ...])
 
 
-def _readable(value: object) -> Any:
+def _make_encodable(value: object) -> Any:
     """Plain data for an application's own object, or at least its repr."""
     try:
-        return _wire.foreign(value)
+        return _wire.dump_foreign_model(value)
     except TypeError:
         return repr(value)
 
 
-_encode = _wire.encoder(enc_hook=_readable)
+_encode = _wire.encoder(enc_hook=_make_encodable)
 
 
 def hash_commit(before: bytes, number: int, body: bytes) -> bytes:
@@ -104,7 +104,7 @@ def verify_commits(
         raise StoreError(f"the journal ends with commit {number}; its head says {head}", kind="damaged")
 
 
-def other_layout(what: str, layout: int, known: int) -> StoreError:
+def make_layout_error(what: str, layout: int, known: int) -> StoreError:
     """The error for a store of another layout: kind `newer` for what a later release made, else `schema`."""
     newer = layout > known
     fix = "use a newer glidepath" if newer else "open it with an older glidepath and export it"

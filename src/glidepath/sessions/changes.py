@@ -17,7 +17,7 @@ def diff(old: Any, new: Any) -> list[Any] | None:
         if old == new:
             return None
         if old.__class__ is dict:
-            return _dicts(old, new)
+            return _diff_dicts(old, new)
         if old.__class__ is list or old.__class__ is tuple:
             for dropped in range(len(old) + 1):
                 kept = len(old) - dropped
@@ -26,7 +26,7 @@ def diff(old: Any, new: Any) -> list[Any] | None:
     return ["=", new]
 
 
-def _dicts(old: dict[str, Any], new: dict[str, Any]) -> list[Any]:
+def _diff_dicts(old: dict[str, Any], new: dict[str, Any]) -> list[Any]:
     changed: dict[str, Any] = {}
     for key, value in new.items():
         before = old.get(key, changed)  # a value that cannot be in `old`

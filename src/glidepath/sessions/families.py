@@ -12,7 +12,7 @@ from glidepath.sessions.cards import IMPORTING, is_child
 from glidepath.sessions.chain import hash_commit, read
 from glidepath.sessions.finding import TEAM, each_session, member_runs, remove_sessions
 from glidepath.sessions.owner import this_owner
-from glidepath.sessions.session_ids import keepable
+from glidepath.sessions.session_ids import check_storable_id
 from glidepath.spi.sessions import Commit, Entry, Lease, SessionStore
 
 __all__ = [
@@ -43,7 +43,7 @@ class FamilyMember(Value, frozen=True, kw_only=True):
 
 async def family_of(store: SessionStore, session_id: str) -> list[Entry]:
     """The sessions that belong to this one: its children and theirs; for a team, the runs of its members."""
-    mine = f"{keepable(session_id)}/"
+    mine = f"{check_storable_id(session_id)}/"
     found = [entry async for entry in each_session(store, prefix=mine, roots=False) if is_child(entry)]
     found += await member_runs(store, session_id)
     return sorted(found, key=lambda entry: entry.session_id)

@@ -12,14 +12,14 @@ from glidepath.sessions.cards import (
     check_query,
     check_tag,
     check_title,
-    families,
     is_half_copy,
     is_team,
+    map_children,
     normalize_tags,
     page_of,
 )
 from glidepath.sessions.event_files import forget_events
-from glidepath.sessions.owner import free
+from glidepath.sessions.owner import is_claimable
 from glidepath.sessions.session_ids import home_of, is_keepable
 from glidepath.spi.session_catalog import SessionPage, SessionQuery
 from glidepath.spi.sessions import Entry, SessionStore
@@ -133,12 +133,12 @@ async def remove_sessions(store: SessionStore, session_ids: Sequence[str]) -> li
 
 async def _remove_one_by_one(store: SessionStore, names: Sequence[str]) -> list[str]:
     entries = {entry.session_id: entry for entry in await store.entries()}
-    below = families(entries.values())
+    below = map_children(entries.values())
     now = time.time()
     gone: list[str] = []
     for session_id in dict.fromkeys(names):
         family = [one for one in (session_id, *below.get(session_id, ())) if one in entries]
-        if all(free(entries[one].owner, entries[one].expires, now) for one in family):
+        if all(is_claimable(entries[one].owner, entries[one].expires, now) for one in family):
             for one in family:
                 await store.remove(one)
                 del entries[one]
@@ -155,7 +155,7 @@ async def remove_unfinished(store: SessionStore, *, older_than: float = 0.0) -> 
     left = [
         entry.session_id
         for entry in await store.entries()
-        if is_half_copy(entry) and entry.updated <= now - older_than and free(entry.owner, entry.expires, now)
+        if is_half_copy(entry) and entry.updated <= now - older_than and is_claimable(entry.owner, entry.expires, now)
     ]
     return await remove_sessions(store, left) if left else []
 
@@ -164,9 +164,9 @@ async def find_expired(
     store: SessionStore, *, older_than: float, states: Sequence[str] | None = _ENDED, tag: str | None = None
 ) -> AsyncIterator[Entry]:
     """The sessions that `prune` would remove with their children, but for those in flight."""
-    for query in _expiries(older_than, states, tag):
+    for query in _make_expiry_queries(older_than, states, tag):
         async for entry in each_session(store, query):
-            if free(entry.owner, entry.expires, time.time()):
+            if is_claimable(entry.owner, entry.expires, time.time()):
                 yield entry
 
 
@@ -179,7 +179,7 @@ async def prune(
     never finished go, too. Answers with the ids of all that are gone.
     """
     gone: list[str] = []
-    for query in _expiries(older_than, states, tag):
+    for query in _make_expiry_queries(older_than, states, tag):
         cursor: str | None = None
         while True:
             page = await _page(store, replace(query, cursor=cursor))
@@ -190,7 +190,7 @@ async def prune(
     return gone if tag is not None else gone + await remove_unfinished(store, older_than=older_than)
 
 
-def _expiries(older_than: float, states: Sequence[str] | None, tag: str | None) -> list[SessionQuery]:
+def _make_expiry_queries(older_than: float, states: Sequence[str] | None, tag: str | None) -> list[SessionQuery]:
     """What to ask for; raises `ConfigurationError`."""
     number = isinstance(older_than, int | float) and not isinstance(older_than, bool)
     if not number or older_than != older_than:  # noqa: PLR0124 - that is what NaN is

@@ -13,13 +13,13 @@ from typing import Any
 from glidepath import _wire
 from glidepath._wire import Value, WireError
 from glidepath.errors import StoreError
-from glidepath.messages import IMPORTED, AssistantMessage, Message, ToolResultMessage, coming_from, place_result
+from glidepath.messages import IMPORTED, AssistantMessage, Message, ToolResultMessage, add_origins, place_result
 from glidepath.outcome import AgentState, RunResult, Snapshot
 from glidepath.run.decisions import Decision
 from glidepath.run.fingerprint import Fingerprint
 from glidepath.sessions.chain import JournalRecord, check_schema, read
 from glidepath.sessions.changes import apply
-from glidepath.sessions.lenient import convert_leniently, decode_leniently, message_of, unreadable
+from glidepath.sessions.lenient import convert_leniently, decode_leniently, make_unreadable_error, message_of
 from glidepath.sessions.session import Session, copy_session
 from glidepath.sessions.state_changes import read_counters
 from glidepath.spi.sessions import Commit
@@ -225,7 +225,7 @@ class Folded:
         try:
             return convert_leniently(self.fields, Snapshot)  # type: ignore[no-any-return]
         except WireError as error:
-            raise self._unreadable("the state of the last run", error) from None
+            raise self._make_unreadable_error("the state of the last run", error) from None
 
     @property
     def state(self) -> AgentState:
@@ -269,11 +269,11 @@ class Folded:
                 if record.kind == "base":
                     self._remember(bytes(record.payload), commit)
             except (WireError, ValueError, TypeError, KeyError, IndexError, RecursionError) as error:
-                raise self._unreadable(f"record {record.sequence} ({record.kind})", error) from None
+                raise self._make_unreadable_error(f"record {record.sequence} ({record.kind})", error) from None
 
-    def _unreadable(self, what: str, error: Exception) -> StoreError:
+    def _make_unreadable_error(self, what: str, error: Exception) -> StoreError:
         """The error for an unreadable part. Its hash fits, so a later release wrote it, or it is a bug."""
-        return unreadable(what, "" if self.began is None else self.began.version, error)
+        return make_unreadable_error(what, "" if self.began is None else self.began.version, error)
 
     # --- one method for each kind of record -------------------------------------------------------------------
 
@@ -290,11 +290,11 @@ class Folded:
         # A new run of the session starts from nothing; a resumed one keeps what it had.
         if not began.resumed:
             self.fields, self.decisions, self.children = {}, {}, []
-            self._new_batch()
+            self._start_batch()
         self.result = self.repaired = None
         self.decisions.update(began.decisions)
 
-    def _new_batch(self) -> None:
+    def _start_batch(self) -> None:
         self.intents, self.results, self.queued, self.foreign, self.charged = {}, {}, (), False, {}
         self.redacted = frozenset()
 
@@ -312,10 +312,10 @@ class Folded:
         if type(message) is ToolResultMessage:
             self.results.pop(message.call_id, None)
             self.intents.pop(message.call_id, None)
-            messages.insert(_where(messages, message), message)
+            messages.insert(_find_result_place(messages, message), message)
             return
         if type(message) is AssistantMessage:
-            self._new_batch()
+            self._start_batch()
         messages.append(message)
 
     def _remember(self, data: bytes, commit: Commit | None) -> None:
@@ -391,8 +391,8 @@ class Folded:
         """The journal was imported: decisions are void, and calls that had begun are never repeated."""
         old, self.session.id = self.session.id, _wire.decode(data, Imported).session_id
         self.imported = self.foreign = True
-        self.messages[:] = [coming_from(message, (IMPORTED,)) for message in self.messages]
-        self.results = {key: coming_from(one, (IMPORTED,)) for key, one in self.results.items()}
+        self.messages[:] = [add_origins(message, (IMPORTED,)) for message in self.messages]
+        self.results = {key: add_origins(one, (IMPORTED,)) for key, one in self.results.items()}
         self.bases, self.based = [], 0  # not ours
         self.taken = 0  # its inbox is its own
         if self.result is not None:
@@ -449,7 +449,7 @@ class Folded:
     def on_quarantine(self, data: bytes) -> None:
         """The journal was repaired: how far open calls got is unknown, and so is the state of the run."""
         self.repaired = decode_leniently(data, Quarantine)
-        self._new_batch()
+        self._start_batch()
         self.decisions, self.result = {}, None
         if self.fields:
             self.fields["pending"] = []
@@ -473,7 +473,7 @@ KINDS = tuple(_READERS)
 """The records that this release writes and understands; it leaves others as they are."""
 
 
-def _where(messages: list[Message], result: ToolResultMessage) -> int:
+def _find_result_place(messages: list[Message], result: ToolResultMessage) -> int:
     """Where a result belongs: in the order of the calls of its reply, nearly always at the end."""
     results: list[ToolResultMessage] = []
     for place in range(len(messages) - 1, -1, -1):

@@ -66,7 +66,7 @@ class _Place(Value, frozen=True):
     whole: bool
 
 
-def turns(folded: Folded) -> int:
+def count_turns(folded: Folded) -> int:
     """How many turns a session has: replies of its model."""
     return sum(type(message) is AssistantMessage for message in folded.messages)
 
@@ -158,7 +158,7 @@ async def rewind(
             old, at, taken = str(begun["origin"]), int(begun["at"]), int(begun.get("mail", 0))
         else:
             old = _fresh_name(session_id)
-        journal = await _whole(store, old if begun and await _is_finished(store, old) else session_id)
+        journal = await _read_whole_journal(store, old if begun and await _is_finished(store, old) else session_id)
         place = _find(journal, at)
         if journal.entry.session_id == session_id:  # it is all here yet: the copy first
             taken = journal.folded.taken
@@ -173,7 +173,7 @@ async def rewind(
                         await later
 
             # All of it, also a turn that a crash has cut short: nobody is in it, since we have the lease.
-            await _copy(store, journal, _find(journal, turns(journal.folded)), old, texts or Texts(), then=note)
+            await _copy(store, journal, _find(journal, count_turns(journal.folded)), old, texts or Texts(), then=note)
         later = await _effects_behind(store, journal, place, harmless)
         mark, made = _mark(journal, place, session_id, old, texts or Texts(), later)
         kept = tuple(verify_commits(commits))[: place.kept]
@@ -210,7 +210,7 @@ async def _is_finished(store: SessionStore, copy: str) -> bool:
     return not is_half_copy(entry)
 
 
-async def _whole(store: SessionStore, session_id: str) -> StoredJournal:
+async def _read_whole_journal(store: SessionStore, session_id: str) -> StoredJournal:
     """The journal of a session, also of one whose rewind was not finished."""
     entry, commits = await store.load(session_id)
     if not entry.summary.get(REWINDING):
@@ -237,7 +237,7 @@ def _base_of(session_id: str) -> str:
 
 def _find(journal: StoredJournal, at: object) -> _Place:
     """The place after turn `at`; raises `ConfigurationError` when there is no such turn."""
-    name, most = journal.entry.session_id, turns(journal.folded)
+    name, most = journal.entry.session_id, count_turns(journal.folded)
     if is_team(journal.entry):
         raise ConfigurationError(f"session {name!r} is the journal of a team: fork the session of one of its members")
     if journal.folded.began is None:
@@ -257,7 +257,7 @@ def _find(journal: StoredJournal, at: object) -> _Place:
         if kept and ("began" in kinds or replies):
             break
         folded.take(records)
-        count = turns(folded) if "transcript" in kinds else count + replies
+        count = count_turns(folded) if "transcript" in kinds else count + replies
         if not kept and count == at and folded.began is not None and not open_calls(folded):
             kept = commit.number
         if kept and "ended" in kinds:
@@ -416,7 +416,7 @@ async def _child(store: SessionStore, session_id: str, rename: Callable[[str], s
     # One that is over makes no calls under its id any more, and its parent's journal knows it by it.
     over = folded.result is not None and not folded.result.pending
     run_id = "" if over else f"run_{os.urandom(8).hex()}"
-    forked = Forked(session_id=new, origin=session_id, at=turns(folded), run_id=run_id)
+    forked = Forked(session_id=new, origin=session_id, at=count_turns(folded), run_id=run_id)
     last = made[-1].hash if made else b""
     return FamilyMember(
         session_id=new,

@@ -15,14 +15,14 @@ from functools import partial
 from typing import Any, TypeVar
 
 from glidepath.errors import StoreError
-from glidepath.sessions.answer import SILENCE, StoreAnswer, silent, timer_of
+from glidepath.sessions.answer import SILENCE, StoreAnswer, make_silence_error, timer_of
 from glidepath.sessions.owner import FORKS
 from glidepath.sessions.sqlite_file import (
     READ_ONLY,
     Connection,
     SqliteFile,
     code_of,
-    identity,
+    identify_file,
     roll_back,
     size_of,
     sync_with,
@@ -93,7 +93,7 @@ class GroupCommit:
         self.check_fork()
         if self._inline is None:
             self._inline = self.file.connect(0)
-            self.opened = identity(self.file.path)
+            self.opened = identify_file(self.file.path)
         return self._inline
 
     @property
@@ -107,7 +107,7 @@ class GroupCommit:
 
     # --- writing ----------------------------------------------------------------------------------------------
 
-    def now(self, work: Callable[[Connection], T]) -> T:
+    def run_now(self, work: Callable[[Connection], T]) -> T:
         """Do it at once, in its own transaction; raises `StoreError` (`locked`) if it would have to wait."""
         try:
             with self._lock:
@@ -135,7 +135,7 @@ class GroupCommit:
         try:
             busy = self._thread is not None and self._thread.pending
             if busy or any(job.full for job in jobs) or not self._write_on_loop(jobs):
-                self.hand_over(jobs)
+                self.run_on_thread(jobs)
                 return
             for job in jobs:
                 job.settle(job.found, job.failed)
@@ -157,7 +157,7 @@ class GroupCommit:
             return False
         return True
 
-    def hand_over(self, jobs: Sequence[StoreJob]) -> None:
+    def run_on_thread(self, jobs: Sequence[StoreJob]) -> None:
         """Have the thread do it."""
         with self._lock:
             for job in jobs:
@@ -170,7 +170,7 @@ class GroupCommit:
 
     # --- reading ----------------------------------------------------------------------------------------------
 
-    def look(self, work: Callable[[Connection], T]) -> T:
+    def read_now(self, work: Callable[[Connection], T]) -> T:
         """Read something; raises `StoreError` (`locked`) in the rare moments in which readers wait, too."""
         try:
             with self._lock:
@@ -186,7 +186,7 @@ class GroupCommit:
     async def read(self, work: Callable[[Connection], T]) -> T:
         """Read something. Where the disk has no room for what readers share, it is read without that."""
         try:
-            return self.look(work)
+            return self.read_now(work)
         except StoreError as error:
             if error.kind == "locked":
                 return await self.run_apart(work)  # type: ignore[no-any-return]
@@ -200,7 +200,7 @@ class GroupCommit:
         except StoreError:
             raise error from None
         try:
-            with self.file.errors():
+            with self.file.translate_errors():
                 return work(connection)
         finally:
             connection.close()
@@ -208,7 +208,7 @@ class GroupCommit:
     def run_apart(self, work: Work) -> StoreAnswer:
         """Do it on the thread, outside a transaction."""
         job = StoreJob(asyncio.get_running_loop(), work, alone=True)
-        self.hand_over([job])
+        self.run_on_thread([job])
         return job
 
     # --- the log ----------------------------------------------------------------------------------------------
@@ -216,7 +216,7 @@ class GroupCommit:
     def _count(self) -> None:
         self._groups += 1
         if self._groups % _LOOK == 0 and size_of(self.file.log) >= LARGE_LOG and self.is_idle():
-            self.hand_over([StoreJob(None, partial(move_log, self.file), alone=True)])
+            self.run_on_thread([StoreJob(None, partial(move_log, self.file), alone=True)])
 
     async def settle(self) -> None:
         """Nobody writes any more: move the log into the file, where damage is noticed, and end the thread."""
@@ -286,17 +286,17 @@ class WriterThread:
 
     def _serve(self) -> None:
         try:
-            while jobs := self._next():
-                for group in _groups(jobs):
-                    self._do(group)
+            while jobs := self._take_jobs():
+                for group in _group_jobs(jobs):
+                    self._run_jobs(group)
                     with self._bell:
                         self.pending -= len(group)
-                    _tell(group)
+                    _deliver_answers(group)
         finally:
             if self._connection is not None:
                 self._connection.close()
 
-    def _next(self) -> list[StoreJob]:
+    def _take_jobs(self) -> list[StoreJob]:
         with self._bell:
             if not self._jobs and not self._over:
                 self._bell.wait(IDLE)
@@ -304,7 +304,7 @@ class WriterThread:
             self._ended = not jobs
             return jobs
 
-    def _do(self, jobs: Sequence[StoreJob]) -> None:
+    def _run_jobs(self, jobs: Sequence[StoreJob]) -> None:
         try:
             if self._connection is None:
                 self._connection = self._file.connect(self._wait)
@@ -320,7 +320,7 @@ class WriterThread:
                 job.failed = said
 
 
-def _groups(jobs: Sequence[StoreJob]) -> list[list[StoreJob]]:
+def _group_jobs(jobs: Sequence[StoreJob]) -> list[list[StoreJob]]:
     """What is one transaction each."""
     groups: list[list[StoreJob]] = []
     for job in jobs:
@@ -330,7 +330,7 @@ def _groups(jobs: Sequence[StoreJob]) -> list[list[StoreJob]]:
     return groups
 
 
-def _tell(jobs: Sequence[StoreJob]) -> None:
+def _deliver_answers(jobs: Sequence[StoreJob]) -> None:
     """Give every loop its answers, all of them with one call: they are set on the loop that waits for them."""
     loops: dict[asyncio.AbstractEventLoop, list[StoreJob]] = {}
     for job in jobs:
@@ -349,11 +349,11 @@ def _settle(jobs: Sequence[StoreJob]) -> None:
 def _keep_time(answer: StoreAnswer) -> None:
     """A thread whose disk never answers must not hold a run forever; virtual time stands still while it works."""
     loop = answer.loop
-    timer_of(loop).watch(answer, SILENCE, lambda: answer.settle(None, silent(SILENCE)))
+    timer_of(loop).watch(answer, SILENCE, lambda: answer.settle(None, make_silence_error(SILENCE)))
     workers = workers_of(loop)
     if workers is not None:
         workers.add(answer)
-        answer.then(workers.discard)
+        answer.call_when_done(workers.discard)
 
 
 # --- transactions ---------------------------------------------------------------------------------------------------

@@ -20,7 +20,7 @@ from glidepath.sessions.chain import plain_payload
 from glidepath.sessions.redaction import redactor_of
 from glidepath.sessions.session_ids import is_keepable
 from glidepath.spi.hooks import as_message
-from glidepath.spi.ports import offers
+from glidepath.spi.ports import is_implementing
 from glidepath.spi.sessions import Inbox, Note
 
 if TYPE_CHECKING:
@@ -83,7 +83,7 @@ async def note_control(store: object, session_id: str, control: Mapping[str, Any
 
 
 async def _post(store: object, session_id: str, kind: str, body: bytes, note_id: str | None) -> int:
-    if not offers(store, Inbox):
+    if not is_implementing(store, Inbox):
         raise ConfigurationError(f"{type(store).__name__} has no inbox: use a store with `post` and `notes`")
     if note_id is not None and not is_keepable(note_id):
         raise ConfigurationError(f"note_id {note_id!r:.80} must have no NUL characters and no lone surrogates")
@@ -124,7 +124,7 @@ async def find_approved_calls(store: SessionStore, session_id: str) -> tuple[Too
     from glidepath.sessions.recover import open_calls
 
     folded = (await read_journal(store, session_id)).folded
-    posted = read_decisions(await store.notes(session_id, folded.taken)) if offers(store, Inbox) else {}
+    posted = read_decisions(await store.notes(session_id, folded.taken)) if is_implementing(store, Inbox) else {}
     decided = {**posted, **folded.decisions}
     if folded.result is not None:
         waiting = tuple([one.call for one in folded.result.pending])
@@ -147,7 +147,7 @@ class SessionMailbox(Record, gc=False):
     _delivered: Mapping[int, tuple[int, Message]] = field(default_factory=lambda: _NOTHING)
     """By the message's identity, while the run waits with it."""
 
-    def goes_on_from(self, taken: int) -> None:
+    def skip_taken(self, taken: int) -> None:
         """What the journal says was taken before."""
         self.taken = self._written = taken
 
@@ -167,7 +167,7 @@ class SessionMailbox(Record, gc=False):
             if control is not None:
                 self._controls = (*self._controls, control)
                 if control.get("action") == "land" and control.get("obey") is True:
-                    run.hear("wind_down", str(control.get("reason") or ""))
+                    run.on_cancel_token("wind_down", str(control.get("reason") or ""))
             message = _message(note)
             if message is not None:
                 messages.append(message)
@@ -175,13 +175,13 @@ class SessionMailbox(Record, gc=False):
         self._decided = {**self._decided, **read_decisions(notes)}
         run.transcript.wait(messages)
 
-    def remark(self, control: dict[str, Any]) -> None:
+    def add_remark(self, control: dict[str, Any]) -> None:
         """What a person did to this run, for the next commit; the same as a note, without the way through the store."""
         if not self.closed:
             self._controls = (*self._controls, control)
             self.stirred = True
 
-    def news(self) -> Sequence[tuple[str, Any]]:
+    def take_records(self) -> Sequence[tuple[str, Any]]:
         """The records that say so, for the next commit."""
         self.stirred = False
         items: list[tuple[str, Any]] = [("control", one) for one in self._controls]

@@ -110,20 +110,20 @@ class JournalWriter:
         self._pulse = pulse_of(self.store)
         self._pulse.join(self)
 
-    def renews(self) -> bool:
+    def is_time_to_renew(self) -> bool:
         """Count a heartbeat and say whether to renew the lease with it. A commit renews it, too."""
         self._beats += 1
         if self.number != self._seen:
             self._beats, self._seen = 0, self.number
         return self._beats % RENEW == RENEW - 1
 
-    async def hear(self, sign: Sign) -> None:
+    async def take_sign(self, sign: Sign) -> None:
         """React to the store: another process owns the session, or wants something."""
         raise NotImplementedError
 
     async def release(self) -> None:
         """Give the lease back. Never fails: a lease that is not given back expires."""
-        gone = self._let_go()
+        gone = self._release_lease_at_once()
         if gone is True:
             return
         try:
@@ -135,7 +135,7 @@ class JournalWriter:
         finally:
             self.broken = self.broken or StoreError("the run has ended and given its session back", kind="fenced")
 
-    def _let_go(self) -> bool | StoreAnswer:
+    def _release_lease_at_once(self) -> bool | StoreAnswer:
         """Give it back without a task or a timer, if the store can do that; False if not."""
         let_go = letting_go(self.store)
         if let_go is None or (self._pulse is not None and not self._pulse.leave_quietly(self)):
@@ -152,6 +152,6 @@ class JournalWriter:
     async def _give_back(self) -> None:
         pulse, self._pulse = self._pulse, None
         if pulse is not None:
-            await pulse.leave(self)
+            await pulse.remove_member(self)
         with suppress(Exception):
             await await_store(call_store(self.store.release, self.lease), FAREWELL)

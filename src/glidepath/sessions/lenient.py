@@ -30,7 +30,7 @@ from glidepath.messages import (
 from glidepath.outcome import AgentState, LoopOutcome, ResourceAction
 
 
-def unreadable(what: str, writer: object, error: Exception) -> StoreError:
+def make_unreadable_error(what: str, writer: object, error: Exception) -> StoreError:
     """The error for a part that cannot be read: kind `newer` if this writer is a later release, else `damaged`."""
     if isinstance(writer, str) and is_newer(writer):
         said = f"{what} was written by glidepath {writer}, but this is {VERSION}: use a newer glidepath"
@@ -68,7 +68,7 @@ def convert_leniently(data: object, kind: object) -> Any:
     try:
         return _wire.convert(data, kind)
     except WireError:
-        return _wire.convert(_replace_unknown(_wire.plain(data), kind), kind)
+        return _wire.convert(_replace_unknown(_wire.to_plain_data(data), kind), kind)
 
 
 def message_of(data: bytes) -> Any:
@@ -104,7 +104,7 @@ def _replace_unknown(data: object, kind: Any) -> Any:
         found = {key: _replace_unknown(one, inside[1]) for key, one in data.items()}
         return {key: one for key, one in found.items() if one is not _LEFT_OUT}
     if _is(kind, Enum):
-        return data if any(one.value == data for one in kind) else _least(kind)
+        return data if any(one.value == data for one in kind) else _least_value_of(kind)
     return _fields(data, kind) if isinstance(data, dict) and _is(kind, _wire.Struct) else data
 
 
@@ -124,7 +124,7 @@ def _fields(data: dict[str, Any], kind: type) -> Any:
     return _LEFT_OUT if any(one is _LEFT_OUT for one in found.values()) else found
 
 
-def _least(kind: type[Enum]) -> Any:
+def _least_value_of(kind: type[Enum]) -> Any:
     found = _LEAST.get(kind)
     return _LEFT_OUT if found is None else found.value
 

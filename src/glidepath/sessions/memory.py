@@ -9,10 +9,10 @@ from typing import Any
 
 from glidepath._wire import Record, replace
 from glidepath.errors import ConfigurationError, StoreError
-from glidepath.sessions.cards import check_title, families, normalize_tags, page_of
+from glidepath.sessions.cards import check_title, map_children, normalize_tags, page_of
 from glidepath.sessions.copies import CanFork
-from glidepath.sessions.owner import GONE, LEASE, free
-from glidepath.sessions.session_ids import keepable, keepable_reason
+from glidepath.sessions.owner import GONE, LEASE, is_claimable
+from glidepath.sessions.session_ids import check_storable_id, keepable_reason
 from glidepath.sessions.wallet_desk import MemoryWallets
 from glidepath.spi.session_catalog import SessionPage, SessionQuery
 from glidepath.spi.sessions import Commit, Entry, Lease, Note, Sign
@@ -34,14 +34,14 @@ class MemoryStore(CanFork, MemoryWallets):
         self._lock = threading.Lock()
         MemoryWallets.__init__(self)
 
-    def _shelf(self, session_id: str) -> _Shelf:
+    def _require_shelf(self, session_id: str) -> _Shelf:
         shelf = self._shelves.get(session_id)
         if shelf is None:
             raise StoreError(f"there is no session {session_id!r} in this store", kind="missing")
         return shelf
 
     def _require_lease(self, lease: Lease) -> _Shelf:
-        shelf = self._shelf(lease.session_id)
+        shelf = self._require_shelf(lease.session_id)
         if shelf.entry.token != lease.token:
             raise StoreError(f"session {lease.session_id!r} was taken over by another owner", kind="fenced")
         return shelf
@@ -51,11 +51,13 @@ class MemoryStore(CanFork, MemoryWallets):
         now = self._clock()
         with self._lock:
             if create and session_id not in self._shelves:
-                self._shelves[session_id] = _Shelf(Entry(session_id=keepable(session_id), head=0, updated=now), [], [])
-            shelf = self._shelf(session_id)
+                self._shelves[session_id] = _Shelf(
+                    Entry(session_id=check_storable_id(session_id), head=0, updated=now), [], []
+                )
+            shelf = self._require_shelf(session_id)
             entry = shelf.entry
-            if not free(entry.owner, entry.expires, now):
-                raise busy(entry)
+            if not is_claimable(entry.owner, entry.expires, now):
+                raise make_busy_error(entry)
             expires = now + self._lease
             # The token grows with every claim, so that writes of the previous owner are refused.
             shelf.entry = entry = replace(entry, token=entry.token + 1, owner=owner, expires=expires)
@@ -76,7 +78,7 @@ class MemoryStore(CanFork, MemoryWallets):
             shelf = self._require_lease(lease)
             entry = shelf.entry
             if commit.number != entry.head + 1:
-                raise conflict(lease.session_id, commit.number, entry.head)
+                raise make_conflict_error(lease.session_id, commit.number, entry.head)
             shelf.commits.append(commit)
             shelf.entry = replace(
                 entry,
@@ -118,13 +120,13 @@ class MemoryStore(CanFork, MemoryWallets):
     async def load(self, session_id: str, *, since: int = 0) -> tuple[Entry, Sequence[Commit]]:
         """The journal, from commit `since` on."""
         with self._lock:
-            shelf = self._shelf(session_id)
+            shelf = self._require_shelf(session_id)
             return shelf.entry, tuple(shelf.commits[max(0, since - 1) :])
 
     async def pick(self, session_id: str, numbers: Sequence[int]) -> Sequence[Commit]:
         """The commits with these numbers, if they exist."""
         with self._lock:
-            commits = self._shelf(session_id).commits
+            commits = self._require_shelf(session_id).commits
             return tuple(commits[number - 1] for number in numbers if 0 < number <= len(commits))
 
     async def entries(self, prefix: str = "") -> Sequence[Entry]:
@@ -136,13 +138,13 @@ class MemoryStore(CanFork, MemoryWallets):
     async def flag(self, session_id: str, reason: str | None) -> None:
         """Ask the run in this session to stop."""
         with self._lock:
-            shelf = self._shelf(session_id)
+            shelf = self._require_shelf(session_id)
             shelf.entry = replace(shelf.entry, flag=keepable_reason(reason))
 
     async def post(self, session_id: str, note: Note) -> int:
         """Put a note into a session's inbox."""
         with self._lock:
-            notes = self._shelf(session_id).notes
+            notes = self._require_shelf(session_id).notes
             known = next((one.number for one in notes if one.id == note.id), None)
             if known is None:
                 notes.append(replace(note, number=len(notes) + 1, posted=self._clock()))
@@ -151,7 +153,7 @@ class MemoryStore(CanFork, MemoryWallets):
     async def notes(self, session_id: str, after: int = 0) -> Sequence[Note]:
         """The notes above a number."""
         with self._lock:
-            return tuple(self._shelf(session_id).notes[after:])
+            return tuple(self._require_shelf(session_id).notes[after:])
 
     async def cut(self, lease: Lease, head: int, hash_: bytes) -> None:
         """Drop every commit after `head`."""
@@ -164,9 +166,9 @@ class MemoryStore(CanFork, MemoryWallets):
     async def remove(self, session_id: str) -> None:
         """Forget a session."""
         with self._lock:
-            entry = self._shelf(session_id).entry
-            if not free(entry.owner, entry.expires, self._clock()):
-                raise busy(entry)
+            entry = self._require_shelf(session_id).entry
+            if not is_claimable(entry.owner, entry.expires, self._clock()):
+                raise make_busy_error(entry)
             del self._shelves[session_id]
 
     async def find(self, query: SessionQuery) -> SessionPage:
@@ -179,13 +181,13 @@ class MemoryStore(CanFork, MemoryWallets):
         """Forget these sessions with their children."""
         now, gone = self._clock(), []
         with self._lock:
-            below = families(shelf.entry for shelf in self._shelves.values())
+            below = map_children(shelf.entry for shelf in self._shelves.values())
             for session_id in dict.fromkeys(session_ids):
                 if session_id not in self._shelves:
                     continue
                 family = [session_id, *[one for one in below.get(session_id, ()) if one in self._shelves]]
                 entries = [self._shelves[one].entry for one in family]
-                if all(free(entry.owner, entry.expires, now) for entry in entries):
+                if all(is_claimable(entry.owner, entry.expires, now) for entry in entries):
                     for one in family:
                         del self._shelves[one]
                     gone += family
@@ -195,7 +197,7 @@ class MemoryStore(CanFork, MemoryWallets):
         """Set the title, the tags, or both."""
         name, labels = None if title is None else check_title(title), None if tags is None else normalize_tags(tags)
         with self._lock:
-            shelf = self._shelf(session_id)
+            shelf = self._require_shelf(session_id)
             entry = shelf.entry
             shelf.entry = replace(
                 entry, title=entry.title if name is None else name, tags=entry.tags if labels is None else labels
@@ -205,14 +207,14 @@ class MemoryStore(CanFork, MemoryWallets):
         """Nothing to close: memory is freed with the store."""
 
 
-def busy(entry: Entry) -> StoreError:
+def make_busy_error(entry: Entry) -> StoreError:
     """Another owner has it."""
     return StoreError(
         f"session {entry.session_id!r} has a run in flight (owner {entry.owner}); wait for it, or stop it", kind="busy"
     )
 
 
-def conflict(session_id: str, number: int, head: int) -> StoreError:
+def make_conflict_error(session_id: str, number: int, head: int) -> StoreError:
     """A commit that does not follow the last one."""
     return StoreError(f"commit {number} of session {session_id!r} does not follow its head {head}", kind="conflict")
 

@@ -54,10 +54,10 @@ def _host(_forks: int) -> str:
 def _process(forks: int) -> str:
     """A name for this process."""
     pid = os.getpid()
-    return _SEPARATOR.join((_host(forks), str(pid), _birth(pid)))
+    return _SEPARATOR.join((_host(forks), str(pid), _start_time_of(pid)))
 
 
-def _birth(pid: int) -> str:
+def _start_time_of(pid: int) -> str:
     """When a process started, to recognize a reused process id; empty if unknown."""
     stat = _read(f"/proc/{pid}/stat")
     return stat.rpartition(")")[2].split()[19] if ")" in stat else ""
@@ -68,25 +68,25 @@ def this_owner() -> str:
     return f"{_process(FORKS.count)}{_SEPARATOR}{os.urandom(4).hex()}"
 
 
-def of_this_process(owner: str | None) -> bool:
+def is_of_this_process(owner: str | None) -> bool:
     """True for a name that `this_owner` gave out in this process."""
     return (owner or "").rpartition(_SEPARATOR)[0] == _process(FORKS.count)
 
 
 def give_up(owner: str) -> None:
     """Nobody here holds a lease under this name any more, though its store could not be told: a full disk, perhaps."""
-    if of_this_process(owner):  # any other name may be used by somebody else, too
+    if is_of_this_process(owner):  # any other name may be used by somebody else, too
         _given_up[owner] = None
         if len(_given_up) > _MOST_GIVEN_UP:
             del _given_up[next(iter(_given_up))]
 
 
-def alive(owner: str | None) -> bool:
+def is_alive(owner: str | None) -> bool:
     """False when the owner is a process of this host that is dead, or gave its lease up in this one; else True."""
-    return _state(owner) is not False
+    return _find_state(owner) is not False
 
 
-def _state(owner: str | None) -> bool | None:
+def _find_state(owner: str | None) -> bool | None:
     """Whether the owner is known to be alive, or known to be dead; None for one of another host."""
     if owner in _given_up:
         return False
@@ -102,10 +102,10 @@ def _state(owner: str | None) -> bool | None:
         return True
     if _read(f"/proc/{pid}/stat").rpartition(")")[2].split()[:1] == ["Z"]:  # dead, but not yet reaped by its parent
         return False
-    return not birth or _birth(pid) in ("", birth)
+    return not birth or _start_time_of(pid) in ("", birth)
 
 
-def free(owner: str | None, expires: float, now: float, length: float | None = None) -> bool:
+def is_claimable(owner: str | None, expires: float, now: float, length: float | None = None) -> bool:
     """True if a session may be claimed: it has no owner, or the owner is dead or was silent too long.
 
     A lease cannot end later than its `length` from now. One that does was written by a clock that was fast: unless
@@ -113,5 +113,5 @@ def free(owner: str | None, expires: float, now: float, length: float | None = N
     """
     if owner is None or now >= expires:
         return True
-    state = _state(owner)
+    state = _find_state(owner)
     return state is False or (state is None and length is not None and expires > now + length)

@@ -12,10 +12,10 @@ from typing import Any, TypeVar
 from glidepath import _wire
 from glidepath.errors import ConfigurationError, StoreError
 from glidepath.sessions.cards import summary_in
-from glidepath.sessions.chain import other_layout
+from glidepath.sessions.chain import make_layout_error
 from glidepath.sessions.copies import CanFork
-from glidepath.sessions.memory import busy, check_durability, conflict
-from glidepath.sessions.owner import GONE, LEASE, SHORT, alive, of_this_process
+from glidepath.sessions.memory import check_durability, make_busy_error, make_conflict_error
+from glidepath.sessions.owner import GONE, LEASE, SHORT, is_alive, is_of_this_process
 from glidepath.sessions.postgres_catalog import PostgresCatalog, prepare
 from glidepath.sessions.postgres_notes import MAIL, NOTES_TABLES, post_note, read_notes
 from glidepath.sessions.postgres_pool import (
@@ -26,7 +26,7 @@ from glidepath.sessions.postgres_pool import (
     translate_errors,
 )
 from glidepath.sessions.postgres_wallets import PostgresWallets
-from glidepath.sessions.session_ids import is_keepable, keepable, keepable_reason
+from glidepath.sessions.session_ids import check_storable_id, is_keepable, keepable_reason
 from glidepath.spi.sessions import Commit, Entry, Lease, Note, Sign
 
 T = TypeVar("T")
@@ -137,7 +137,7 @@ class PostgresStore(CanFork, PostgresCatalog, PostgresWallets):
         async def work(connection: PostgresConnection) -> Any:
             return await connection.fetchval(query, *arguments)
 
-        return await self._do(work)
+        return await self._run_with_retry(work)
 
     async def transact(self, work: Callable[[PostgresConnection], Awaitable[T]]) -> T:
         """Do something with other data kept in the same database, in one transaction. It is not retried."""
@@ -156,14 +156,14 @@ class PostgresStore(CanFork, PostgresCatalog, PostgresWallets):
         line.users += 1
         return line
 
-    async def _leave(self, line: _Line) -> None:
+    async def _leave_line(self, line: _Line) -> None:
         line.users -= 1
         if not line.users:
             if self._lines.get(self._place()) is line:
                 del self._lines[self._place()]
             await line.pool.close()
 
-    async def _do(self, work: Callable[[Any], Awaitable[T]], *, patient: bool = True) -> T:
+    async def _run_with_retry(self, work: Callable[[Any], Awaitable[T]], *, patient: bool = True) -> T:
         """Do it on a connection, and retry while the database restarts: `work` must be safe to repeat."""
         line = self._enter()
 
@@ -175,7 +175,7 @@ class PostgresStore(CanFork, PostgresCatalog, PostgresWallets):
         try:
             return await (retry_through_restart(once, known=lambda: self._ready) if patient else once())
         finally:
-            await self._leave(line)
+            await self._leave_line(line)
 
     @asynccontextmanager
     async def _connection(self) -> AsyncIterator[Any]:
@@ -186,7 +186,7 @@ class PostgresStore(CanFork, PostgresCatalog, PostgresWallets):
                 async with line.pool.connection(known=lambda: self._ready) as connection:
                     yield connection
         finally:
-            await self._leave(line)
+            await self._leave_line(line)
 
     @asynccontextmanager
     async def _transaction(self) -> AsyncIterator[Any]:
@@ -197,11 +197,11 @@ class PostgresStore(CanFork, PostgresCatalog, PostgresWallets):
             yield connection
 
     async def _hold(self) -> _Line:
-        """Keep the connections of this loop open until `_let_go`."""
+        """Keep the connections of this loop open until `_release_line`."""
         return self._enter()
 
-    async def _let_go(self, line: _Line) -> None:
-        await self._leave(line)
+    async def _release_line(self, line: _Line) -> None:
+        await self._leave_line(line)
 
     async def _prepare(self, connection: PostgresConnection) -> None:
         await connection.execute(_DURABLE)
@@ -210,7 +210,7 @@ class PostgresStore(CanFork, PostgresCatalog, PostgresWallets):
         await make_tables(connection)
         layout = await connection.fetchval("SELECT version FROM glidepath_layout")
         if layout != LAYOUT:
-            raise other_layout("the database has", layout, LAYOUT)
+            raise make_layout_error("the database has", layout, LAYOUT)
         self._catalogued = await prepare(connection)
         self._ready = True
 
@@ -218,7 +218,7 @@ class PostgresStore(CanFork, PostgresCatalog, PostgresWallets):
 
     async def claim(self, session_id: str, owner: str, *, create: bool = True) -> Lease:
         """Become the owner."""
-        expected = self._find_expected_head(keepable(session_id))
+        expected = self._find_expected_head(check_storable_id(session_id))
 
         async def work(connection: PostgresConnection) -> Lease:
             dead = None
@@ -238,11 +238,11 @@ class PostgresStore(CanFork, PostgresCatalog, PostgresWallets):
         line.leases += 1
         _held.add(owner)
         try:
-            return await self._do(work)
+            return await self._run_with_retry(work)
         except BaseException:
             _held.discard(owner)
             line.leases -= 1
-            await self._leave(line)
+            await self._leave_line(line)
             raise
 
     def _find_expected_head(self, session_id: str) -> int | None:  # noqa: ARG002 - for the store of a fleet
@@ -253,8 +253,8 @@ class PostgresStore(CanFork, PostgresCatalog, PostgresWallets):
         """The dead owner of a session that could not be claimed; raises `StoreError` if it is alive."""
         if expected is not None and entry.token != expected:
             raise StoreError(f"session {entry.session_id!r} was claimed by another worker meanwhile", kind="fenced")
-        if entry.owner is not None and entry.owner != dead and _alive(entry.owner):
-            raise busy(entry)
+        if entry.owner is not None and entry.owner != dead and _is_alive(entry.owner):
+            raise make_busy_error(entry)
         return entry.owner
 
     async def _lease_over(self, lease: Lease) -> None:
@@ -267,7 +267,7 @@ class PostgresStore(CanFork, PostgresCatalog, PostgresWallets):
                 line.answer.cancel()
                 await asyncio.wait([line.answer])
                 line.answer = None
-            await self._leave(line)
+            await self._leave_line(line)
 
     async def beat(self, leases: Sequence[Lease], *, renew: bool) -> Sequence[Sign]:
         """Look after leases: one statement for all runs of a loop that ask at about the same time."""
@@ -280,7 +280,7 @@ class PostgresStore(CanFork, PostgresCatalog, PostgresWallets):
                 line.answer.add_done_callback(_retrieve_exception)
             signs = await asyncio.shield(line.answer)
         finally:
-            await self._leave(line)
+            await self._leave_line(line)
         return [signs[lease.session_id] for lease in leases if lease.session_id in signs]
 
     async def _beat_all(self, line: _Line, *, renew: bool) -> dict[str, Sign]:
@@ -292,7 +292,7 @@ class PostgresStore(CanFork, PostgresCatalog, PostgresWallets):
         if renew or self._lease < SHORT or now - line.renewed >= self._lease / 3:
             renew, line.renewed = True, now
         keys, tokens = [lease.key for lease in leases], [lease.token for lease in leases]
-        rows = await self._do(
+        rows = await self._run_with_retry(
             lambda connection: connection.fetch(_BEAT, keys, tokens, self._lease, renew), patient=False
         )
         found = {row["key"]: row for row in rows}
@@ -307,7 +307,7 @@ class PostgresStore(CanFork, PostgresCatalog, PostgresWallets):
             return
         query = "UPDATE glidepath_sessions SET owner = NULL, expires = $3 WHERE key = $1 AND token = $2"
         try:
-            await self._do(lambda connection: connection.execute(query, lease.key, lease.token, GONE))
+            await self._run_with_retry(lambda connection: connection.execute(query, lease.key, lease.token, GONE))
         finally:
             await self._lease_over(lease)
 
@@ -331,7 +331,7 @@ class PostgresStore(CanFork, PostgresCatalog, PostgresWallets):
             if refused.kind != "conflict" or await connection.fetchval(query, lease.key, number) != hash_:
                 raise refused  # otherwise it was written before the connection broke
 
-        await self._do(work)
+        await self._run_with_retry(work)
 
     async def _write_commit(
         self, connection: PostgresConnection, lease: Lease, commit: Commit, summary: bytes | None
@@ -352,13 +352,15 @@ class PostgresStore(CanFork, PostgresCatalog, PostgresWallets):
             return StoreError(f"session {lease.session_id!r} was removed", kind="missing")
         if row["token"] != lease.token:
             return StoreError(f"session {lease.session_id!r} was taken over by another owner", kind="fenced")
-        return conflict(lease.session_id, number, row["head"])
+        return make_conflict_error(lease.session_id, number, row["head"])
 
     # --- reading and housekeeping -----------------------------------------------------------------------------
 
     async def load(self, session_id: str, *, since: int = 0) -> tuple[Entry, Sequence[Commit]]:
         """The journal, from commit `since` on."""
-        rows = await self._do(lambda connection: connection.fetch(_LOAD, keepable(session_id), since))
+        rows = await self._run_with_retry(
+            lambda connection: connection.fetch(_LOAD, check_storable_id(session_id), since)
+        )
         if not rows:
             raise StoreError(f"there is no session {session_id!r} in this store", kind="missing")
         return _entry(rows[0]), tuple([Commit(one["number"], one["body"], one["hash"]) for one in rows[1:]])
@@ -366,23 +368,34 @@ class PostgresStore(CanFork, PostgresCatalog, PostgresWallets):
     async def entries(self, prefix: str = "") -> Sequence[Entry]:
         """All sessions, newest first."""
         query = f"{_ENTRY} WHERE starts_with(id, $1) ORDER BY updated DESC, id"
-        found = await self._do(lambda connection: connection.fetch(query, prefix)) if is_keepable(prefix) else ()
+        found = (
+            await self._run_with_retry(lambda connection: connection.fetch(query, prefix))
+            if is_keepable(prefix)
+            else ()
+        )
         return [_entry(row) for row in found]
 
     async def flag(self, session_id: str, reason: str | None) -> None:
         """Ask the run in this session to stop."""
         query = "UPDATE glidepath_sessions SET flag = $2 WHERE id = $1"
         said = keepable_reason(reason)
-        if await self._do(lambda connection: connection.execute(query, keepable(session_id), said)) != "UPDATE 1":
+        if (
+            await self._run_with_retry(
+                lambda connection: connection.execute(query, check_storable_id(session_id), said)
+            )
+            != "UPDATE 1"
+        ):
             raise StoreError(f"there is no session {session_id!r} in this store", kind="missing")
 
     async def post(self, session_id: str, note: Note) -> int:
         """Put a note into a session's inbox."""
-        return await self._do(lambda connection: post_note(connection, keepable(session_id), note))
+        return await self._run_with_retry(lambda connection: post_note(connection, check_storable_id(session_id), note))
 
     async def notes(self, session_id: str, after: int = 0) -> Sequence[Note]:
         """The notes above a number."""
-        return await self._do(lambda connection: read_notes(connection, keepable(session_id), after))
+        return await self._run_with_retry(
+            lambda connection: read_notes(connection, check_storable_id(session_id), after)
+        )
 
     async def cut(self, lease: Lease, head: int, hash_: bytes) -> None:
         """Drop every commit after `head`."""
@@ -391,25 +404,25 @@ class PostgresStore(CanFork, PostgresCatalog, PostgresWallets):
             if not await connection.fetchval(_CUT, lease.key, lease.token, head, hash_):
                 raise await self._explain_refusal(connection, lease, head)
 
-        await self._do(work)
+        await self._run_with_retry(work)
         await self._lease_over(lease)
 
     async def remove(self, session_id: str) -> None:
         """Forget a session."""
 
         async def work(connection: PostgresConnection) -> None:
-            row = await connection.fetchrow(f"{_ENTRY} WHERE id = $1", keepable(session_id))
+            row = await connection.fetchrow(f"{_ENTRY} WHERE id = $1", check_storable_id(session_id))
             if row is None:
                 raise StoreError(f"there is no session {session_id!r} in this store", kind="missing")
             entry = _entry(row)
             now = await connection.fetchval(f"SELECT {_NOW}")
-            if entry.owner is not None and now < entry.expires and _alive(entry.owner):
-                raise busy(entry)
+            if entry.owner is not None and now < entry.expires and _is_alive(entry.owner):
+                raise make_busy_error(entry)
             query = "DELETE FROM glidepath_sessions WHERE key = $1 AND token = $2"
             if await connection.execute(query, row["key"], entry.token) != "DELETE 1":
-                raise busy(entry)  # it was claimed in between
+                raise make_busy_error(entry)  # it was claimed in between
 
-        await self._do(work)
+        await self._run_with_retry(work)
 
     async def close(self) -> None:
         """Close the connections of this loop."""
@@ -433,8 +446,8 @@ async def make_tables(connection: PostgresConnection) -> None:
                 await connection.execute(tables)
 
 
-def _alive(owner: str) -> bool:
-    return owner in _held if of_this_process(owner) else alive(owner)
+def _is_alive(owner: str) -> bool:
+    return owner in _held if is_of_this_process(owner) else is_alive(owner)
 
 
 def _retrieve_exception(task: asyncio.Task[Any]) -> None:

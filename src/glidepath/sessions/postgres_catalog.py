@@ -18,8 +18,8 @@ from glidepath.sessions.cards import (
     normalize_tags,
     page_of,
 )
-from glidepath.sessions.owner import GONE, alive
-from glidepath.sessions.session_ids import is_keepable, keepable
+from glidepath.sessions.owner import GONE, is_alive
+from glidepath.sessions.session_ids import check_storable_id, is_keepable
 from glidepath.spi.session_catalog import SessionPage, SessionQuery
 from glidepath.spi.sessions import Commit, Entry, Lease
 
@@ -155,7 +155,7 @@ class PostgresCatalog:
             rows = await connection.fetch(
                 "SELECT number, body, hash FROM glidepath_commits WHERE number = ANY($2) AND session = "
                 "(SELECT key FROM glidepath_sessions WHERE id = $1) ORDER BY number",
-                keepable(session_id),
+                check_storable_id(session_id),
                 list(numbers),
             )
         return tuple(Commit(row["number"], row["body"], row["hash"]) for row in rows)
@@ -167,7 +167,7 @@ class PostgresCatalog:
         async with self._connection() as connection:
             status = await connection.execute(
                 "UPDATE glidepath_catalog SET title = coalesce($2, title), tags = coalesce($3, tags) WHERE id = $1",
-                keepable(session_id),
+                check_storable_id(session_id),
                 name,
                 labels,
             )
@@ -204,7 +204,7 @@ async def _remove(connection: PostgresConnection, names: Sequence[str]) -> list[
         "WHERE key = ANY($1) ORDER BY key FOR UPDATE",
         [row["key"] for row in rows],
     )
-    held = {one["key"] for one in locked if one["owner"] and one["now"] < one["expires"] and alive(one["owner"])}
+    held = {one["key"] for one in locked if one["owner"] and one["now"] < one["expires"] and is_alive(one["owner"])}
     ids = [one["id"] for one in locked]
     if fleet:
         waiting = await connection.fetch(

@@ -196,7 +196,7 @@ class PostgresTransaction:
                 return await connection.fetchval(query, lease.key, commit.number)
 
         self.is_unknown = True
-        found = await self._store._do(look)  # noqa: SLF001
+        found = await self._store._run_with_retry(look)  # noqa: SLF001
         self.is_unknown = False
         if found != commit.hash:
             raise error

@@ -17,13 +17,13 @@ from glidepath.sessions.book_rows import HoldRow, WalletTransaction
 from glidepath.sessions.postgres_pool import retry_through_restart
 from glidepath.sessions.sqlite_wallets import (
     bill_row,
+    bill_to_row,
     hold_row,
-    of_bill,
-    of_hold,
-    of_period,
-    of_wallet,
+    hold_to_row,
     period_row,
+    period_to_row,
     wallet_row,
+    wallet_to_row,
 )
 from glidepath.sessions.wallet_desk import Rows, WalletService
 
@@ -122,7 +122,7 @@ class _Job(Record):
             self.done.set_exception(error)
 
 
-def _together(jobs: Sequence[_Job]) -> Rows:
+def _merge_rows(jobs: Sequence[_Job]) -> Rows:
     """The rows that all of these need."""
     return Rows(
         keys=tuple(dict.fromkeys(key for job in jobs for key in job.rows.keys)),
@@ -155,7 +155,7 @@ class PostgresWallets(WalletService):
     async def _hold(self) -> Any:
         raise NotImplementedError
 
-    async def _let_go(self, line: Any) -> None:
+    async def _release_line(self, line: Any) -> None:
         raise NotImplementedError
 
     async def _keep_open(self, key: str) -> None:
@@ -169,10 +169,10 @@ class PostgresWallets(WalletService):
                 del self._open_holds[here]
                 raise
 
-    async def _let_close(self, key: str) -> None:
+    async def _end_hold(self, key: str) -> None:
         line = self._open_holds.pop((os.getpid(), id(asyncio.get_running_loop()), key), None)
         if line is not None:
-            await self._let_go(line)
+            await self._release_line(line)
 
     async def _prepare_wallets(self, connection: PostgresConnection) -> None:
         if self._wallets_ready:
@@ -181,7 +181,7 @@ class PostgresWallets(WalletService):
             await connection.execute("SELECT pg_advisory_xact_lock($1)", ADVISORY)
             await connection.execute(TABLES)
 
-    async def _lend(self, rows: Rows, work: Callable[[WalletTransaction], T]) -> T:
+    async def _transact_rows(self, rows: Rows, work: Callable[[WalletTransaction], T]) -> T:
         """Wait with the others of this loop for the next transaction."""
         loop = asyncio.get_running_loop()
         here = (os.getpid(), id(loop))
@@ -213,7 +213,9 @@ class PostgresWallets(WalletService):
     async def _transact(self, jobs: list[_Job]) -> None:
         """One transaction, which is repeated while the database restarts: everything in it can be done twice."""
         try:
-            answers = await self._repeatedly(lambda connection, again: _run_jobs(connection, jobs, again=again))
+            answers = await self._transact_with_retry(
+                lambda connection, again: _run_jobs(connection, jobs, again=again)
+            )
         except Exception as error:  # a StoreError, or a defect: the waiters see it
             for job in jobs:
                 job.fail(error)
@@ -224,7 +226,7 @@ class PostgresWallets(WalletService):
             elif not job.done.done():
                 job.done.set_result(answer)
 
-    async def _repeatedly(self, work: Callable[[Any, bool], Awaitable[T]]) -> T:
+    async def _transact_with_retry(self, work: Callable[[Any, bool], Awaitable[T]]) -> T:
         """Do it in a transaction; the second argument of `work` says that it may have been done before."""
         again = False
 
@@ -247,7 +249,7 @@ class PostgresWallets(WalletService):
             rows = await connection.fetch("SELECT * FROM glidepath_wallet_holds WHERE ended = 0 OR session IS NOT NULL")
             return now, [hold_row(row) for row in rows]
 
-        return await self._repeatedly(work)
+        return await self._transact_with_retry(work)
 
     async def _remove_wallet(self, name: str) -> None:
         async def work(connection: PostgresConnection, again: bool) -> None:
@@ -260,14 +262,14 @@ class PostgresWallets(WalletService):
             await connection.execute("DELETE FROM glidepath_wallets WHERE name = $1", name)
             await connection.execute("DELETE FROM glidepath_wallet_periods WHERE name = $1", name)
 
-        await self._repeatedly(work)
+        await self._transact_with_retry(work)
 
 
 async def _run_jobs(
     connection: PostgresConnection, jobs: list[_Job], *, again: bool
 ) -> list[tuple[_Job, Any, StoreError | None]]:
     """The result of each job: its answer, or why it was refused."""
-    book = await _read(connection, _together(jobs))
+    book = await _read(connection, _merge_rows(jobs))
     book.again = again
     answers: list[tuple[_Job, Any, StoreError | None]] = []
     for job in jobs:
@@ -328,16 +330,16 @@ async def _accounts(connection: PostgresConnection, rows: Rows, book: WalletTran
 async def _write(connection: PostgresConnection, book: WalletTransaction) -> None:
     for wallet in book.wallets.values():
         if book.is_changed(wallet):
-            await connection.execute(_PUT_WALLET, *of_wallet(wallet))
-    accounts = [of_period(account) for account in book.periods.values() if book.is_changed(account)]
+            await connection.execute(_PUT_WALLET, *wallet_to_row(wallet))
+    accounts = [period_to_row(account) for account in book.periods.values() if book.is_changed(account)]
     if accounts:
         await connection.executemany(_PUT_PERIOD, accounts)
     if book.dropped:
         await connection.execute("DELETE FROM glidepath_wallet_holds WHERE key = ANY($1)", book.dropped)
-    holds = [of_hold(row) for row in book.holds.values() if book.is_changed(row)]
+    holds = [hold_to_row(row) for row in book.holds.values() if book.is_changed(row)]
     if holds:
         await connection.executemany(_PUT_HOLD, holds)
     if book.new_bills:  # in one order: two transactions may add to the same bills
-        await connection.executemany(_ADD_BILL, sorted(of_bill(row) for row in book.new_bills))
+        await connection.executemany(_ADD_BILL, sorted(bill_to_row(row) for row in book.new_bills))
     if book.decided:
         await connection.execute("DELETE FROM glidepath_wallet_bills WHERE id = ANY($1)", book.decided)

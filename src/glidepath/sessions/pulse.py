@@ -27,11 +27,11 @@ class Pulsing(Protocol):
 
     lease: Lease
 
-    def renews(self) -> bool:
+    def is_time_to_renew(self) -> bool:
         """One more beat: whether the lease is to be renewed with it."""
         ...
 
-    async def hear(self, sign: Sign) -> None:
+    async def take_sign(self, sign: Sign) -> None:
         """What the store reports about the lease; may raise anything."""
         ...
 
@@ -59,7 +59,7 @@ class LeaseHeartbeat:
 
     def _begin(self) -> None:
         self._timer = None
-        self._task = asyncio.get_running_loop().create_task(self._beat(), name="glidepath-heartbeat")
+        self._task = asyncio.get_running_loop().create_task(self._renew_leases(), name="glidepath-heartbeat")
         self._task.add_done_callback(self._end)
 
     def _end(self, _: object) -> None:
@@ -68,37 +68,37 @@ class LeaseHeartbeat:
             self._wait()
 
     def leave_quietly(self, member: Pulsing) -> bool:
-        """As `leave`, at once; False when there is something to wait for: a question in flight."""
+        """As `remove_member`, at once; False when there is something to wait for: a question in flight."""
         if self._asking:
             return False
         self._members.pop(id(member), None)
         if not self._members:
-            self._rest()
+            self._stop_if_idle()
         return True
 
-    def _rest(self) -> None:
+    def _stop_if_idle(self) -> None:
         if self._home.get(id(self.store)) is self:
             del self._home[id(self.store)]
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
 
-    async def leave(self, member: Pulsing) -> None:
+    async def remove_member(self, member: Pulsing) -> None:
         """Nothing is asked about its lease after this, unless the store does not answer for long."""
         self._members.pop(id(member), None)
         # The answer to a question in flight may still be about this lease; a store that is silent is not waited for.
         if self._asking and self._task is not None:
             await asyncio.wait([self._task], timeout=LAST_WORDS)
         if not self._members:
-            self._rest()
+            self._stop_if_idle()
             if self._asking and self._task is not None:
                 self._task.cancel()
                 await asyncio.wait([self._task])
 
-    async def _beat(self) -> None:
+    async def _renew_leases(self) -> None:
         self._asking = True
         try:
-            for renew, asked in self._rounds():
+            for renew, asked in self._group_members():
                 with suppress(Exception):  # the next commit will say what is wrong with the store
                     signs = await self._ask([one.lease for one in asked.values()], renew)
                     told = [_notify(asked[sign.session_id], sign) for sign in signs if sign.session_id in asked]
@@ -112,11 +112,11 @@ class LeaseHeartbeat:
         # It always answers, and nearly always at once: no task has to watch it, and no end of a run waits for it.
         return self.store.beat(leases, renew=renew)
 
-    def _rounds(self) -> list[tuple[bool, dict[str, Pulsing]]]:
+    def _group_members(self) -> list[tuple[bool, dict[str, Pulsing]]]:
         """Whom to ask about together: a sign names a session, so that each is only once in a question."""
         rounds: list[tuple[bool, dict[str, Pulsing]]] = []
         for member in self._members.values():
-            renew, name = member.renews(), member.lease.session_id
+            renew, name = member.is_time_to_renew(), member.lease.session_id
             for one, asked in rounds:
                 if one is renew and name not in asked:
                     asked[name] = member
@@ -128,7 +128,7 @@ class LeaseHeartbeat:
 
 async def _notify(member: Pulsing, sign: Sign) -> None:
     with suppress(Exception):  # the next commit will say what is wrong with the store
-        await member.hear(sign)
+        await member.take_sign(sign)
 
 
 _PULSES: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[int, LeaseHeartbeat]] = WeakKeyDictionary()

@@ -64,7 +64,7 @@ async def recall_state(store: Any, session_id: str) -> Folded | None:
         return None
     entry, commits = await store.load(session_id, since=known.head + 1)
     refuse_unfinished(entry)
-    if entry.head < known.head or not _follows(known, commits, entry):
+    if entry.head < known.head or not _take_new_commits(known, commits, entry):
         return None
     folded = _remember(store, known)
     folded.flag = entry.flag
@@ -79,7 +79,7 @@ def _take_known(store: object, session_id: str) -> _Known | None:
     return None
 
 
-def _follows(known: _Known, commits: Iterable[Commit], entry: Entry) -> bool:
+def _take_new_commits(known: _Known, commits: Iterable[Commit], entry: Entry) -> bool:
     """Take the commits that are new; False when they do not continue what is known."""
     try:
         new = tuple(verify_commits(commits, head=entry.head, hash_=entry.hash, after=(known.head, known.hash)))

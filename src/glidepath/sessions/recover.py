@@ -15,7 +15,7 @@ from glidepath._wire import replace
 from glidepath.messages import AssistantMessage, ToolCall, ToolResultMessage, Usage
 from glidepath.outcome import AgentState, Charge, LoopOutcome, RunResult, Snapshot, StopCause, dollars
 from glidepath.result_kind import Unknown
-from glidepath.run.decisions import Decision, unknown
+from glidepath.run.decisions import Decision, make_unknown_decision
 from glidepath.sessions.fold import Folded, Reserved
 from glidepath.texts import Texts
 
@@ -49,7 +49,7 @@ def inner_calls(snapshot: Snapshot | None) -> tuple[ToolCall, ...]:
     return tuple(found)
 
 
-def with_inner_results(folded: Folded, snapshot: Snapshot) -> Snapshot:
+def add_inner_results(folded: Folded, snapshot: Snapshot) -> Snapshot:
     """The state with the results of programs' calls, which are in no transcript."""
     programs = {}
     for own, program in snapshot.programs.items():
@@ -81,17 +81,17 @@ def charge_reservation(snapshot: Snapshot, reserved: Reserved | None) -> Snapsho
         snapshot, tokens=snapshot.tokens + reserved.tokens, picodollars=snapshot.picodollars + reserved.money
     )
     if not reserved.model:
-        return replace(snapshot, spent=_more(snapshot.spent, usage, reserved.money))
+        return replace(snapshot, spent=_add_call(snapshot.spent, usage, reserved.money))
     others = dict(snapshot.fallbacks_spent)
-    others[reserved.model] = _more(others.get(reserved.model, Charge()), usage, reserved.money)
+    others[reserved.model] = _add_call(others.get(reserved.model, Charge()), usage, reserved.money)
     return replace(snapshot, fallbacks_spent=others)
 
 
-def _more(spent: Charge, usage: Usage, money: int) -> Charge:
+def _add_call(spent: Charge, usage: Usage, money: int) -> Charge:
     return Charge(calls=spent.calls + 1, usage=spent.usage + usage, picodollars=spent.picodollars + money)
 
 
-def verdicts(folded: Folded, snapshot: Snapshot, tools: Mapping[str, Any]) -> dict[str, Decision]:
+def decide_open_calls(folded: Folded, snapshot: Snapshot, tools: Mapping[str, Any]) -> dict[str, Decision]:
     """What happens to the calls without a result.
 
     Nothing is counted here: the journal has counted every call that had begun and every one that was queued.
@@ -106,13 +106,13 @@ def verdicts(folded: Folded, snapshot: Snapshot, tools: Mapping[str, Any]) -> di
             elif call.id in folded.redacted and call.id not in waiting:  # its real arguments are not stored
                 decisions[call.id] = Decision(kind="void")
         elif not intent.idempotent:
-            decisions[call.id] = unknown(Unknown.IMPORTED if folded.foreign else Unknown.DIED)
+            decisions[call.id] = make_unknown_decision(Unknown.IMPORTED if folded.foreign else Unknown.DIED)
         elif tool is None:
-            decisions[call.id] = unknown(Unknown.TOOL_GONE)
+            decisions[call.id] = make_unknown_decision(Unknown.TOOL_GONE)
         elif not tool.idempotent:  # both must agree: it may have changed between the two processes
-            decisions[call.id] = unknown(Unknown.DIED)
+            decisions[call.id] = make_unknown_decision(Unknown.DIED)
         elif call.id in folded.redacted:
-            decisions[call.id] = unknown(Unknown.REDACTED)
+            decisions[call.id] = make_unknown_decision(Unknown.REDACTED)
         else:
             decisions[call.id] = Decision(kind="repeat", arguments=intent.arguments or call.arguments)
     return drop_redacted_approvals(folded, decisions)

@@ -133,10 +133,10 @@ class Redactor:
         if name in _SETTINGS:
             return data
         if name == _GUARDS:
-            return self._deep(data, _GUARD_KEYS)
+            return self._redact_deep(data, _GUARD_KEYS)
         if "program_states" in data:
             data = {**data, "program_states": {}}
-        found = {key: self._deep(one) if key in _DEEP else self._walk(one, key) for key, one in data.items()}
+        found = {key: self._redact_deep(one) if key in _DEEP else self._walk(one, key) for key, one in data.items()}
         if found.get("role") in _SAID and found.get("content") != data.get("content"):
             found["origins"] = [*[one for one in data.get("origins") or () if one != REDACTED], REDACTED]
         if found.get("arguments") != data.get("arguments"):
@@ -145,14 +145,16 @@ class Redactor:
                 self._calls[call_id] = None
         return found
 
-    def _deep(self, data: object, names: int = 0) -> Any:
+    def _redact_deep(self, data: object, names: int = 0) -> Any:
         """Content, keys and all; the first levels of keys may be names."""
         if isinstance(data, str):
             return self.text(data)
         if isinstance(data, list):
-            return [self._deep(one, names - 1) for one in data]
+            return [self._redact_deep(one, names - 1) for one in data]
         if isinstance(data, dict):
-            return {key if names > 0 else self.text(key): self._deep(one, names - 1) for key, one in data.items()}
+            return {
+                key if names > 0 else self.text(key): self._redact_deep(one, names - 1) for key, one in data.items()
+            }
         return data
 
     def _patch(self, name: str, patch: object, names: int = _GUARD_KEYS) -> Any:
@@ -169,7 +171,7 @@ class Redactor:
             removed = [key if names > 0 or not inside else self.text(key) for key in rest[1]]
             return [sign, changed, removed]
         value = rest[-1]
-        kept = self._deep(value, names) if inside else self._walk(value, name)
+        kept = self._redact_deep(value, names) if inside else self._walk(value, name)
         return [sign, *rest[:-1], kept]
 
 

@@ -83,7 +83,7 @@ async def _replace_tail(
 def _examine(entry: Entry, commits: Sequence[Commit], texts: Texts | None) -> tuple[Repaired, Commit | None]:
     """What a repair would do, and the commit it would end the journal with; without a reason there is nothing to do."""
     name = entry.session_id
-    whole, folded, reason = _whole(name, commits)
+    whole, folded, reason = _find_whole_commits(name, commits)
     last = whole[-1] if whole else Commit(0, b"", b"")
     done = Repaired(
         session_id=name,
@@ -97,12 +97,12 @@ def _examine(entry: Entry, commits: Sequence[Commit], texts: Texts | None) -> tu
     if not reason or name.startswith(TEAM):
         return done, None
     behind = _find_intact_commits(commits, len(whole))
-    items, effects = _closing(folded, last, entry, reason, behind, texts or Texts())
+    items, effects = _make_closing_records(folded, last, entry, reason, behind, texts or Texts())
     end = link(last.hash, last.number + 1, folded.sequence + 1, time.time(), items)
     return replace(done, quarantined=len(behind), effects=effects), end
 
 
-def _whole(session_id: str, commits: Sequence[Commit]) -> tuple[list[Commit], Folded, str]:
+def _find_whole_commits(session_id: str, commits: Sequence[Commit]) -> tuple[list[Commit], Folded, str]:
     """The commits up to the first that is not whole, the state at their end, and what is wrong with the next."""
     whole: list[Commit] = []
     folded, before = Folded(session_id), b""
@@ -116,13 +116,13 @@ def _whole(session_id: str, commits: Sequence[Commit]) -> tuple[list[Commit], Fo
         except StoreError as error:
             if error.kind != "damaged":
                 raise
-            return whole, _again(session_id, whole), str(error)
+            return whole, _refold(session_id, whole), str(error)
         whole.append(commit)
         before = commit.hash
     return whole, folded, ""
 
 
-def _again(session_id: str, commits: Sequence[Commit]) -> Folded:
+def _refold(session_id: str, commits: Sequence[Commit]) -> Folded:
     """The state at the end of these; half a commit may have been taken in before the damage was met."""
     folded = Folded(session_id)
     for commit in commits:
@@ -145,7 +145,7 @@ def _find_intact_commits(commits: Sequence[Commit], whole: int) -> list[Commit]:
     return found
 
 
-def _closing(
+def _make_closing_records(
     folded: Folded, last: Commit, entry: Entry, reason: str, behind: Sequence[Commit], texts: Texts
 ) -> tuple[list[tuple[str, Any]], tuple[Effect, ...]]:
     """The records of the repair: what was open gets its result, or is unknown."""

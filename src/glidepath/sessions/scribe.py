@@ -19,16 +19,16 @@ from glidepath.events import ConfigurationChanged, SessionSaved
 from glidepath.messages import ToolResultMessage, stored_arguments
 from glidepath.outcome import AgentState, ConfigurationChange, LoopOutcome, RunResult, Snapshot, StopCause
 from glidepath.run import Interrupt, Run, Signal, Touchdown, Verdict
-from glidepath.run.fingerprint import Fingerprint, differences, fingerprint
+from glidepath.run.fingerprint import Fingerprint, find_differences, fingerprint
 from glidepath.run.snapshot import name_configured_model
 from glidepath.sessions.answer import FAREWELL, StoreAnswer, WatchedAnswer, as_store_error, store_call
-from glidepath.sessions.cards import whole_session
+from glidepath.sessions.cards import sum_session
 from glidepath.sessions.chain import SCHEMA
 from glidepath.sessions.fold import Began, Child, Intent, Opened, Reserved
 from glidepath.sessions.inbox import SessionMailbox
 from glidepath.sessions.journal_writer import Items, JournalWriter
 from glidepath.sessions.scribe_parts import KnownSession, RunningChildren, WrittenTranscript
-from glidepath.sessions.state_changes import StateChanges, bare, count
+from glidepath.sessions.state_changes import StateChanges, count, strip_result
 from glidepath.spi.sessions import Lease, SessionStore, Sign
 
 if TYPE_CHECKING:
@@ -77,14 +77,14 @@ class JournalRecorder(JournalWriter):
         self.pins: dict[str, Any] = _NOTHING
         """The digests of the tools that servers offer, by server."""
         self._flying: StoreAnswer | None = None  # the commit that is on its way
-        # From `attend` on:
+        # From `follow_run` on:
         self._run: Any = None
         self._transcript = WrittenTranscript()
         self.changes: Any = None
 
     # --- the beginning ----------------------------------------------------------------------------------------
 
-    def attend(
+    def follow_run(
         self, run: Run, *, written: int, base: Snapshot | None = None, tail: frozenset[str] | None = None
     ) -> None:
         """Follow this run. `written` messages and the state `base` are in the journal already."""
@@ -128,14 +128,14 @@ class JournalRecorder(JournalWriter):
     def _changes(self, now: Fingerprint) -> tuple[ConfigurationChange, ...]:
         """What changed since the last leg; nothing if that was not recorded."""
         before, writer = self.known.config, self.known.writer
-        found = [] if before is None else list(differences(before, now))
+        found = [] if before is None else list(find_differences(before, now))
         if writer not in ("", VERSION):
             found.insert(0, ConfigurationChange(what="version", before=writer, now=VERSION))
         return tuple(found)
 
     # --- in the middle ----------------------------------------------------------------------------------------
 
-    def asking(self, booking: BookedCall) -> Awaitable[None] | None:
+    def record_model_call(self, booking: BookedCall) -> Awaitable[None] | None:
         """A model call is about to start; None when that is written already."""
         run, reservation, given = self._run, booking.reservation, booking.input
         tokens = reservation.tokens
@@ -151,14 +151,14 @@ class JournalRecorder(JournalWriter):
     async def record_growth(self, booking: BookedCall) -> bool:
         """Record the larger reservation of a reply that outgrew it; False if that could not be written."""
         try:
-            later = self.asking(booking)
+            later = self.record_model_call(booking)
             if later is not None:
                 await later
         except Touchdown:
             return False
         return True
 
-    def starting(
+    def record_starts(
         self, jobs: Sequence[Any], queued: Sequence[Any] = (), done: Sequence[Any] = ()
     ) -> Awaitable[None] | None:
         """These calls are about to start; `queued` will later, `done` have just got their results. None: written."""
@@ -166,7 +166,7 @@ class JournalRecorder(JournalWriter):
         # A result is written when it is known, in any order; its place in the transcript follows as `placed`.
         for job in done:
             message = job.bare_message(self._run)
-            self._transcript.file(message)
+            self._transcript.add_result(message)
             items.append(("result", message))
         if queued:
             items.append(("queued", [job.call.id for job in queued]))
@@ -191,19 +191,19 @@ class JournalRecorder(JournalWriter):
         """Write a call's result in the transaction that has its effect. Raises `Touchdown` when it is not written."""
         await self._let_land()
         if self._run is None:
-            raise _down(self.broken or StoreError("the run has ended", kind="fenced"))
+            raise _make_store_touchdown(self.broken or StoreError("the run has ended", kind="fenced"))
         # No await up to the append: nothing else may take this place in the chain.
         self._taker = transaction
         try:
-            self._transcript.file(message)
+            self._transcript.add_result(message)
             later = self._write([("result", message)], guards=False)
         finally:
             self._taker = self.store
         await _await_write(later)
 
-    def unfile(self, call_id: str) -> None:
+    def drop_result(self, call_id: str) -> None:
         """This result does not join the transcript: a program has it."""
-        self._transcript.unfile(call_id)
+        self._transcript.drop_result(call_id)
 
     async def record_child(self, call_id: str, session_id: str, agent: str) -> None:
         """A call is about to start a child with its own journal."""
@@ -223,8 +223,8 @@ class JournalRecorder(JournalWriter):
         result = self.mailbox.put_back(self._run, result)
         snapshot = result.snapshot
         if snapshot is not None:
-            snapshot = replace(snapshot, children=tuple(map(bare, snapshot.children)))
-        children = tuple(map(bare, result.children))
+            snapshot = replace(snapshot, children=tuple(map(strip_result, snapshot.children)))
+        children = tuple(map(strip_result, result.children))
         kept = replace(result, messages=(), new_messages=(), children=children, snapshot=snapshot)
         try:
             if self.broken is None:
@@ -251,7 +251,7 @@ class JournalRecorder(JournalWriter):
 
     def _make_failed_result(self, result: RunResult, error: StoreError) -> RunResult:
         run = self._run
-        cause = _cause(error)
+        cause = _make_cause(error)
         run.turn.fail()
         run.conclude_with(
             ended := replace(
@@ -290,7 +290,7 @@ class JournalRecorder(JournalWriter):
         if self._flying is not None and self._run is not None:  # children write through their parent's scribe, too
             return self._write_after(last_items, first, summary, last, guards, begins)
         if self.broken is not None:
-            raise _down(self.broken)
+            raise _make_store_touchdown(self.broken)
         run = self._run
         try:
             items = self._gather(run, first or [], guards)
@@ -312,7 +312,7 @@ class JournalRecorder(JournalWriter):
         self.time, counters = self._count(run)
         items.append(("tick", counters))
         if self.mailbox.stirred:
-            items += self.mailbox.news()
+            items += self.mailbox.take_records()
         if self.children.spending:
             self.children.charge(items)
         return items
@@ -329,31 +329,31 @@ class JournalRecorder(JournalWriter):
 
     def _raise_not_written(self, run: Run, error: BaseException) -> NoReturn:
         """Nothing may follow a commit that may or may not be written: the chain would fork."""
-        self._break(error)
+        self._on_store_failure(error)
         if isinstance(error, KeyboardInterrupt):
             raise run.make_manual_interrupt() from None
         # SystemExit and CancelledError, too: nobody has cancelled the run.
-        raise _down(self.broken) from None  # type: ignore[arg-type]
+        raise _make_store_touchdown(self.broken) from None  # type: ignore[arg-type]
 
     def _watch(self, later: Awaitable[None]) -> StoreAnswer:
         """A commit is on its way: nothing else is written until the store has answered."""
         # Our own stores answer in time and without a task; any other may be silent, and is watched.
         self._flying = flying = later if isinstance(later, StoreAnswer) else WatchedAnswer(later)
-        flying.then(self._arrive)
+        flying.call_when_done(self._on_store_answer)
         return flying
 
-    def _arrive(self, answer: StoreAnswer) -> None:
+    def _on_store_answer(self, answer: StoreAnswer) -> None:
         """The store has answered, whether or not the run still waits for it."""
         self._flying = None
         if answer.error is not None:
-            self._break(answer.error)
+            self._on_store_failure(answer.error)
 
     async def _let_land(self) -> None:
         """Wait for the commit that is on its way, if one is."""
         while (flying := self._flying) is not None and self._run is not None:
-            await self._see_through(flying)
+            await self._wait_until_written(flying)
             if self._flying is flying:  # a signal handler raised before anybody was to be told: see `_waited`
-                self._arrive(flying)
+                self._on_store_answer(flying)
 
     async def _write_after(self, last_items: Items, first: Items | None, *how: Any) -> None:
         """The same, after the commit that is on its way."""
@@ -366,26 +366,26 @@ class JournalRecorder(JournalWriter):
     async def _finish_commit(self, flying: StoreAnswer, last: bool, begins: bool) -> None:
         """Wait for a commit that is on its way, as `_write` does for one that is written at once."""
         run = self._run
-        await self._see_through(flying)
+        await self._wait_until_written(flying)
         if self.broken is not None:
-            raise _down(self.broken)
+            raise _make_store_touchdown(self.broken)
         self._conclude(run, last, begins)
 
-    def _break(self, error: BaseException) -> None:
+    def _on_store_failure(self, error: BaseException) -> None:
         """The store failed: nothing more is written, and the run ends."""
         self.broken = as_store_error(error)
 
-    async def _see_through(self, flying: StoreAnswer) -> None:
+    async def _wait_until_written(self, flying: StoreAnswer) -> None:
         """Wait until it is written, even if the run is interrupted: half a commit is useless."""
         watch = self._run.watch
         # A child writes through this scribe from a task that this run's watch does not own.
         if asyncio.current_task() is not watch.task:
             while not flying.done:
-                await flying.bell()
+                await flying.make_done_future()
             return
         while not flying.done:
             with suppress(asyncio.CancelledError):  # the interrupt is recorded: nothing new begins
-                await watch.wait(flying.bell())
+                await watch.wait(flying.make_done_future())
 
     def _summary(self, state: str, result: RunResult | None) -> dict[str, Any]:
         run, known = self._run, self.known
@@ -405,18 +405,18 @@ class JournalRecorder(JournalWriter):
             "parent": known.parent,
             **({"base": known.base} if known.base else {}),
             **({"forked": known.forked} if known.forked else {}),
-            **whole_session(known.past, run),
+            **sum_session(known.past, run),
         }
 
     # --- the heartbeat ----------------------------------------------------------------------------------------
 
-    async def hear(self, sign: Sign) -> None:
+    async def take_sign(self, sign: Sign) -> None:
         """React to the store: another process owns the session, or wants something."""
         run = self._run
         if run is None:
             return  # it has ended meanwhile
         if sign.lost:
-            lost = _down(StoreError("another owner has taken the session", kind="fenced"))
+            lost = _make_store_touchdown(StoreError("another owner has taken the session", kind="fenced"))
             reason = lost.verdict.cause.reason
             run.watch.raise_interrupt(Interrupt(Signal.CANCEL, "store", reason, lost.verdict))
             return
@@ -435,10 +435,10 @@ async def _await_write(later: Awaitable[None] | None) -> None:
         await later
 
 
-def _cause(error: StoreError) -> StopCause:
+def _make_cause(error: StoreError) -> StopCause:
     return StopCause(source="store", action="fail", reason=str(error), metrics={"kind": error.kind})
 
 
-def _down(error: StoreError) -> Touchdown:
+def _make_store_touchdown(error: StoreError) -> Touchdown:
     """The run cannot be saved: it fails, and keeps its text."""
-    return Touchdown(Verdict(state=AgentState.ERROR, cause=_cause(error), gentle=False, cut=LoopOutcome.FAILED))
+    return Touchdown(Verdict(state=AgentState.ERROR, cause=_make_cause(error), gentle=False, cut=LoopOutcome.FAILED))

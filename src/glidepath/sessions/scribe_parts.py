@@ -48,11 +48,11 @@ class WrittenTranscript:
         self._tail = tail
         self._filed: dict[str, ToolResultMessage] = _NOTHING
 
-    def file(self, message: ToolResultMessage) -> None:
+    def add_result(self, message: ToolResultMessage) -> None:
         """This result is in the journal before it is in the transcript."""
         self._filed = {**self._filed, message.call_id: message}
 
-    def unfile(self, call_id: str) -> None:
+    def drop_result(self, call_id: str) -> None:
         """This result does not join the transcript."""
         self._filed.pop(call_id, None)
 
@@ -63,7 +63,7 @@ class WrittenTranscript:
 
     def take_new(self, messages: Sequence[Message], items: Items) -> None:
         """Add what came to the transcript since the last time. It counts as written."""
-        fresh = messages[self._written :] if self._tail is None else self._between(messages, self._tail)
+        fresh = messages[self._written :] if self._tail is None else self._find_inserted_messages(messages, self._tail)
         self._written = len(messages)
         for message in fresh:
             if self._filed and self._is_filed(message):
@@ -77,7 +77,7 @@ class WrittenTranscript:
         """Whether the journal has this very result; another one with its id was changed by a hook since."""
         return type(message) is ToolResultMessage and self._filed.pop(message.call_id, None) == message
 
-    def _between(self, messages: Sequence[Message], tail: frozenset[str]) -> list[Message]:
+    def _find_inserted_messages(self, messages: Sequence[Message], tail: frozenset[str]) -> list[Message]:
         """The new messages when they may come before some that are written."""
         recent = messages[self._written - len(tail) :]
         fresh = [one for one in recent if type(one) is not ToolResultMessage or one.call_id not in tail]

@@ -8,7 +8,7 @@ from glidepath.tools.text import clean
 _LONGEST_HOME = 120
 
 
-def keepable(name: str) -> str:
+def check_storable_id(name: str) -> str:
     """This id of a session; raises `StoreError` (`missing`) for one that is in no store: not all could keep it."""
     if is_keepable(name):
         return name

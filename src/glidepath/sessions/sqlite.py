@@ -15,11 +15,11 @@ from glidepath.errors import StoreError
 from glidepath.sessions.answer import StoreAnswer
 from glidepath.sessions.copies import CanFork
 from glidepath.sessions.group_commit import GroupCommit, give_space_back
-from glidepath.sessions.memory import busy, check_durability, conflict
-from glidepath.sessions.owner import FORKS, GONE, LEASE, SHORT, free, give_up
-from glidepath.sessions.session_ids import keepable, keepable_reason
+from glidepath.sessions.memory import check_durability, make_busy_error, make_conflict_error
+from glidepath.sessions.owner import FORKS, GONE, LEASE, SHORT, give_up, is_claimable
+from glidepath.sessions.session_ids import check_storable_id, keepable_reason
 from glidepath.sessions.sqlite_catalog import SqliteCatalog, note_summary
-from glidepath.sessions.sqlite_file import SqliteFile, default_file, identity
+from glidepath.sessions.sqlite_file import SqliteFile, default_file, identify_file
 from glidepath.sessions.sqlite_notes import SqliteInbox, last_note
 from glidepath.sessions.sqlite_wallets import SqliteWallets
 from glidepath.spi.sessions import Commit, Lease, Sign
@@ -95,7 +95,7 @@ class SqliteStore(CanFork, SqliteCatalog, SqliteInbox, SqliteWallets):
 
     def _must_be_there(self) -> None:
         """Raise `StoreError` when the open file is no longer the one at this path: the journal would be lost."""
-        if self._opened is not None and self._opened != identity(self.path):
+        if self._opened is not None and self._opened != identify_file(self.path):
             what = f"the session store {self.path} was removed or replaced while it was in use"
             self._gone = StoreError(what, kind="missing")
         if self._gone is not None:
@@ -104,11 +104,11 @@ class SqliteStore(CanFork, SqliteCatalog, SqliteInbox, SqliteWallets):
     def _open_anew(self) -> None:
         """Reopen the path after its file was removed or replaced; leases on the old file are void."""
         opened = self._opened or self._group.opened
-        if opened is not None and opened != identity(self.path):
+        if opened is not None and opened != identify_file(self.path):
             self._group.close()
             self._begin_here()
 
-    def _be_there(self) -> None:
+    def _open_or_require(self) -> None:
         """As `_must_be_there` while somebody holds something, else as `_open_anew`."""
         self._check_fork()
         if self._held or self._draws:
@@ -129,7 +129,7 @@ class SqliteStore(CanFork, SqliteCatalog, SqliteInbox, SqliteWallets):
         try:
             return await answer  # type: ignore[no-any-return]
         except asyncio.CancelledError:
-            answer.then(self._return)  # nobody will ever give it back
+            answer.call_when_done(self._return)  # nobody will ever give it back
             raise
         except BaseException as error:
             # It may still be committed: what a signal handler raises comes at any moment.
@@ -137,16 +137,16 @@ class SqliteStore(CanFork, SqliteCatalog, SqliteInbox, SqliteWallets):
                 give_up(owner)
                 with suppress(StoreError):
                     await self._group.submit(lambda connection: connection.execute(_DISOWN, (GONE, owner)).rowcount)
-            self._rest()
+            self._stop_if_idle()
             raise
 
     def _claim(self, session_id: str, owner: str, create: bool, connection: Connection) -> Lease:
         now, execute = self._clock(), connection.execute
         if create:
-            execute(_MAKE, (keepable(session_id), now))
+            execute(_MAKE, (check_storable_id(session_id), now))
         entry, key, length = self._row(connection, session_id)
-        if not free(entry.owner, entry.expires, now, length):
-            raise busy(entry)
+        if not is_claimable(entry.owner, entry.expires, now, length):
+            raise make_busy_error(entry)
         # Larger with every claim: a write with an older token finds no row and changes nothing.
         token, expires = entry.token + 1, now + self._lease
         execute(_TAKE, (token, owner, expires, self._lease, entry.head, entry.hash, key))
@@ -154,7 +154,7 @@ class SqliteStore(CanFork, SqliteCatalog, SqliteInbox, SqliteWallets):
 
     def _hold(self, lease: Lease) -> None:
         if self._opened is None:
-            self._opened = self._group.opened or identity(self.path)
+            self._opened = self._group.opened or identify_file(self.path)
         self._held[lease.key] = _Held(lease)
 
     def _return(self, answer: StoreAnswer) -> None:
@@ -165,10 +165,10 @@ class SqliteStore(CanFork, SqliteCatalog, SqliteInbox, SqliteWallets):
         """Renew the leases."""
         renew = renew or self._lease < SHORT
         self._must_be_there()
-        work = partial(self._beat, leases, renew)
+        work = partial(self._renew_leases, leases, renew)
         return await (self._group.submit(work) if renew else self._group.read(work))
 
-    def _beat(self, leases: Sequence[Lease], renew: bool, connection: Connection) -> list[Sign]:
+    def _renew_leases(self, leases: Sequence[Lease], renew: bool, connection: Connection) -> list[Sign]:
         now, signs, execute = self._clock(), [], connection.execute
         mail = execute("SELECT 1 FROM notes LIMIT 1").fetchone() is not None
         for lease in leases:
@@ -190,12 +190,12 @@ class SqliteStore(CanFork, SqliteCatalog, SqliteInbox, SqliteWallets):
             return False
         if len(held) > 1:
             answer = self._group.submit(partial(self._give_back, lease), partial(self._drop, lease))
-            answer.then(partial(self._after_release, lease))
+            answer.call_when_done(partial(self._after_release, lease))
             return answer
         if not self._group.is_idle() or self._group.needs_settling():
             return False
         with suppress(StoreError):  # `release` tells what is wrong
-            self._group.now(partial(self._give_back, lease))
+            self._group.run_now(partial(self._give_back, lease))
             self._drop(lease)
             return True
         return False
@@ -205,7 +205,7 @@ class SqliteStore(CanFork, SqliteCatalog, SqliteInbox, SqliteWallets):
         if self._forks != FORKS.count:
             return
         answer = self._group.submit(partial(self._give_back, lease), partial(self._drop, lease))
-        answer.then(partial(self._after_release, lease))
+        answer.call_when_done(partial(self._after_release, lease))
         try:
             await answer
         finally:
@@ -230,9 +230,9 @@ class SqliteStore(CanFork, SqliteCatalog, SqliteInbox, SqliteWallets):
         self._drop(lease)
         if answer.error is not None:
             give_up(lease.owner)  # a full disk, perhaps: another run of this process may have it
-        self._rest()
+        self._stop_if_idle()
 
-    def _rest(self) -> None:
+    def _stop_if_idle(self) -> None:
         if not self._held and not self._draws and self._group.is_idle():
             self._group.stop(join=True)
 
@@ -250,11 +250,11 @@ class SqliteStore(CanFork, SqliteCatalog, SqliteInbox, SqliteWallets):
             self._must_be_there()
         held = self._held.get(lease.key)
         if held is None or held.lease.token != lease.token:
-            raise self._void(lease)
+            raise self._explain_void_lease(lease)
         work, group = partial(self._append, held, commit, summary), self._group
         if not full and len(self._held) == 1 and group.is_idle():
             try:
-                group.now(work)
+                group.run_now(work)
                 return None
             except StoreError as error:
                 if error.kind != "locked":
@@ -276,7 +276,7 @@ class SqliteStore(CanFork, SqliteCatalog, SqliteInbox, SqliteWallets):
         if head is None:
             head = self._last(connection, key)[0]
         if number != head + 1:
-            raise conflict(lease.session_id, number, head)
+            raise make_conflict_error(lease.session_id, number, head)
         seq = execute(_APPEND, (key, number, commit.hash, commit.body)).lastrowid
         connection.heads[key] = (held, number, commit.hash)
         now = self._clock()
@@ -289,10 +289,10 @@ class SqliteStore(CanFork, SqliteCatalog, SqliteInbox, SqliteWallets):
             execute("UPDATE sessions SET summary = ? WHERE key = ?", (_wire.encode(summary), key))
         self._index_if_due(connection, seq)  # type: ignore[arg-type]
 
-    def _void(self, lease: Lease) -> StoreError:
+    def _explain_void_lease(self, lease: Lease) -> StoreError:
         """Why a lease is worth nothing here."""
         with suppress(StoreError):
-            return self._group.look(lambda connection: self._explain_refusal(connection, lease))
+            return self._group.read_now(lambda connection: self._explain_refusal(connection, lease))
         return self._gone or StoreError(f"session {lease.session_id!r} was taken over by another owner", kind="fenced")
 
     def _explain_refusal(self, connection: Connection, lease: Lease) -> StoreError:
@@ -304,8 +304,8 @@ class SqliteStore(CanFork, SqliteCatalog, SqliteInbox, SqliteWallets):
 
     async def transact(self, work: Callable[[Connection], Any]) -> Any:
         """Do something with other data kept in the same file, in one transaction."""
-        self._be_there()
-        return await self._do(work)
+        self._open_or_require()
+        return await self._write_without_lease(work)
 
     async def flag(self, session_id: str, reason: str | None) -> None:
         """Ask the run in this session to stop."""
@@ -315,7 +315,7 @@ class SqliteStore(CanFork, SqliteCatalog, SqliteInbox, SqliteWallets):
             connection.execute("UPDATE sessions SET flag = ? WHERE key = ?", (keepable_reason(reason), key))
 
         self._file.must_exist(session_id)
-        await self._do(work)
+        await self._write_without_lease(work)
 
     async def cut(self, lease: Lease, head: int, hash_: bytes) -> None:
         """Drop every commit after `head`."""
@@ -330,7 +330,7 @@ class SqliteStore(CanFork, SqliteCatalog, SqliteInbox, SqliteWallets):
                 raise self._explain_refusal(connection, lease)
             self._delete_commits(connection, lease.key, after=head)
 
-        await self._do(work)
+        await self._write_without_lease(work)
         self._drop(lease)
 
     async def replace_end(self, lease: Lease, end: Commit, summary: Mapping[str, Any]) -> None:
@@ -351,7 +351,7 @@ class SqliteStore(CanFork, SqliteCatalog, SqliteInbox, SqliteWallets):
             execute(_APPEND, (key, end.number, end.hash, end.body))
             note_summary(execute, key, lease.session_id, summary, now)
 
-        await self._do(work)
+        await self._write_without_lease(work)
         self._drop(lease)
 
     async def remove(self, session_id: str) -> None:
@@ -359,16 +359,16 @@ class SqliteStore(CanFork, SqliteCatalog, SqliteInbox, SqliteWallets):
 
         def work(connection: Connection) -> None:
             entry, key, length = self._row(connection, session_id)
-            if not free(entry.owner, entry.expires, self._clock(), length):
-                raise busy(entry)
+            if not is_claimable(entry.owner, entry.expires, self._clock(), length):
+                raise make_busy_error(entry)
             self._forget(connection, key)
             self._held.pop(key, None)
 
         self._file.must_exist(session_id)
-        await self._do(work)
-        await self._tidy()
+        await self._write_without_lease(work)
+        await self._reclaim_space()
 
-    async def _tidy(self) -> None:
+    async def _reclaim_space(self) -> None:
         """Give the room of what was deleted back. Never fails: another time will do."""
         with suppress(StoreError):
             await self._group.run_apart(partial(give_space_back, self._file))

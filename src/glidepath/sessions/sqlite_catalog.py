@@ -7,8 +7,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from glidepath import _wire
-from glidepath.sessions.cards import LAST, UNFINISHED, card, check_query, check_title, make_page, normalize_tags
-from glidepath.sessions.owner import free
+from glidepath.sessions.cards import LAST, UNFINISHED, check_query, check_title, make_page, make_summary, normalize_tags
+from glidepath.sessions.owner import is_claimable
 from glidepath.sessions.session_ids import is_keepable
 from glidepath.sessions.sqlite_journals import SqliteJournals
 from glidepath.spi.session_catalog import SessionPage, SessionQuery
@@ -36,7 +36,7 @@ def note_summary(
     now: float,
 ) -> None:
     """Bring the row of a session up to date, in the transaction that writes its summary."""
-    known = card(summary)
+    known = make_summary(summary)
     words = f"{known.task}\n{session_id}".casefold()
     execute(_NOTE, (known.root, known.state, known.outcome, known.agent, known.cost, words, now, key))
 
@@ -69,16 +69,16 @@ class SqliteCatalog(SqliteJournals):
         gone: list[str] = []
         names = [name for name in dict.fromkeys(session_ids) if is_keepable(name)]
         for first in range(0, len(names), _BATCH):
-            gone += await self._do(partial(self._remove, names=names[first : first + _BATCH]))
+            gone += await self._write_without_lease(partial(self._remove, names=names[first : first + _BATCH]))
         if gone:
-            await self._tidy()
+            await self._reclaim_space()
         return gone
 
     def _remove(self, connection: Connection, names: Sequence[str]) -> list[str]:
         now, gone = self._clock(), []
         for name in names:
             family = connection.execute(_FAMILY, {"id": name}).fetchall()
-            if not all(free(owner, expires, now, length) for _, _, owner, expires, length in family):
+            if not all(is_claimable(owner, expires, now, length) for _, _, owner, expires, length in family):
                 continue
             for key, session_id, *_ in family:
                 self._forget(connection, key)
@@ -109,11 +109,11 @@ class SqliteCatalog(SqliteJournals):
                 connection.execute("UPDATE catalog SET tags = ? WHERE key = ?", (",".join(labels), key))
 
         self._file.must_exist(session_id)
-        await self._do(work)
+        await self._write_without_lease(work)
 
     _held: dict[int, Any]
 
-    async def _tidy(self) -> None:
+    async def _reclaim_space(self) -> None:
         raise NotImplementedError
 
 

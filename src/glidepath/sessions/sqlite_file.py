@@ -14,7 +14,7 @@ from urllib.parse import quote
 
 from glidepath import _wire
 from glidepath.errors import ConfigurationError, StoreError, describe_error, install_line
-from glidepath.sessions.chain import other_layout
+from glidepath.sessions.chain import make_layout_error
 from glidepath.sessions.owner import GONE
 from glidepath.sessions.sqlite_tables import APPLICATION, LAYOUT, TABLES, UPGRADES
 
@@ -86,7 +86,7 @@ def code_of(error: BaseException) -> int:
     return (getattr(error, "sqlite_errorcode", 0) or 0) & 0xFF
 
 
-def identity(path: str) -> tuple[int, int] | None:
+def identify_file(path: str) -> tuple[int, int] | None:
     """Which file is at this path: its inode and device; None if there is no file."""
     try:
         found = os.stat(path)  # noqa: PTH116 - asked with every heartbeat
@@ -95,7 +95,7 @@ def identity(path: str) -> tuple[int, int] | None:
     return found.st_ino, found.st_dev
 
 
-def _knows(connection: sqlite3.Connection, inode: int) -> bool:
+def _is_own_file(connection: sqlite3.Connection, inode: int) -> bool:
     """Whether the store in this file knows that this is its file."""
     known = connection.execute("SELECT value FROM meta WHERE name = 'inode'").fetchone()
     return known is not None and known[0] == str(inode)
@@ -155,7 +155,7 @@ class SqliteFile:
 
         `alone`: without the file that connections share. It takes no room on the disk, and nobody else may be there.
         """
-        with self.errors():
+        with self.translate_errors():
             self._must_be_local()
             if self._home:
                 Path(self.path).parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -177,7 +177,7 @@ class SqliteFile:
                 connection.execute("PRAGMA secure_delete = ON")  # deleted data does not stay in free pages
                 connection.execute("PRAGMA wal_autocheckpoint = 0")  # a thread does it: the event loop must not wait
                 sync_with(connection, "NORMAL")
-                self._adopt(connection)
+                self._give_new_identity(connection)
             except BaseException:
                 connection.close()
                 raise
@@ -240,7 +240,7 @@ class SqliteFile:
             raise StoreError(f"{self.path} is another program's database: choose another file", kind="damaged")
         if layout and owner == APPLICATION:
             if layout not in UPGRADES:
-                raise other_layout(f"{self.path} has", layout, LAYOUT)
+                raise make_layout_error(f"{self.path} has", layout, LAYOUT)
             self._upgrade(connection)
             return
         connection.execute("PRAGMA auto_vacuum = INCREMENTAL")  # before the first table: what is freed is given back
@@ -270,18 +270,18 @@ class SqliteFile:
             roll_back(connection)
             raise
 
-    def _adopt(self, connection: Connection) -> None:
+    def _give_new_identity(self, connection: Connection) -> None:
         """Give a copy of a store its own identity: leases that were given out on the original mean nothing here."""
         if (self._kind or "").startswith(("fuse", "9p", "virtiofs")):  # inodes come and go there
             return
-        here = identity(self.path)
-        if here is None or _knows(connection, here[0]):
+        here = identify_file(self.path)
+        if here is None or _is_own_file(connection, here[0]):
             return
         try:
             connection.execute("BEGIN IMMEDIATE")
             # Asked again now that nobody else can write: another process that opened the same new file may have given
             # it its identity, and leases.
-            if _knows(connection, here[0]):
+            if _is_own_file(connection, here[0]):
                 return
             connection.execute("INSERT OR REPLACE INTO meta VALUES('inode', ?)", (str(here[0]),))
             connection.execute("INSERT OR REPLACE INTO meta VALUES('store', ?)", (os.urandom(8).hex(),))
@@ -299,7 +299,7 @@ class SqliteFile:
     # --- errors -----------------------------------------------------------------------------------------------
 
     @contextmanager
-    def errors(self) -> Iterator[None]:
+    def translate_errors(self) -> Iterator[None]:
         """Raise every error as the `StoreError` that it means."""
         try:
             yield

@@ -30,7 +30,7 @@ _PLACED = (
 _NEW = "SELECT number, body, hash FROM commits WHERE seq > ? AND session = ? AND number >= ? ORDER BY seq"
 
 
-def blob(value: object) -> bytes:
+def read_blob(value: object) -> bytes:
     """The bytes in a row; anything else was not written by us, and will not fit the chain."""
     return value if type(value) is bytes else str(value).encode()
 
@@ -42,7 +42,7 @@ def entry_in(row: Sequence[Any]) -> Entry:
     return Entry(
         session_id=row[0],
         head=row[1],
-        hash=blob(row[2]),
+        hash=read_blob(row[2]),
         token=row[3],
         owner=row[4],
         expires=row[5],
@@ -61,14 +61,14 @@ class SqliteJournals:
     _clock: Callable[[], float]
     _known_place = 0  # what `indexed` had when we last looked
 
-    async def _do(self, work: Callable[[Connection], Any], *, full: bool = False) -> Any:
+    async def _write_without_lease(self, work: Callable[[Connection], Any], *, full: bool = False) -> Any:
         """Write something that needs no lease."""
         try:
             return await self._group.submit(work, full=full)
         finally:
-            self._rest()
+            self._stop_if_idle()
 
-    def _rest(self) -> None:
+    def _stop_if_idle(self) -> None:
         """No thread is kept for a store that nobody holds anything of."""
         raise NotImplementedError
 
@@ -100,11 +100,11 @@ class SqliteJournals:
     def _last(self, connection: Connection, key: int) -> tuple[int, bytes]:
         """The number and hash of the last commit."""
         row = connection.execute(_LAST_NEW, (self._count_indexed(connection), key)).fetchone()
-        return self._find_last_place(connection, key) if row is None else (row[0], blob(row[1]))
+        return self._find_last_place(connection, key) if row is None else (row[0], read_blob(row[1]))
 
     def _find_last_place(self, connection: Connection, key: int) -> tuple[int, bytes]:
         row = connection.execute(_LAST_PLACE, (key,)).fetchone()
-        return (0, b"") if row is None else (row[0], blob(row[1]))
+        return (0, b"") if row is None else (row[0], read_blob(row[1]))
 
     def _new_heads(
         self, connection: Connection, rows: Sequence[Sequence[Any]]
@@ -115,7 +115,7 @@ class SqliteJournals:
         found = connection.execute(
             "SELECT session, number, hash FROM commits WHERE seq > ? ORDER BY seq", (self._count_indexed(connection),)
         )
-        return {key: (number, blob(digest)) for key, number, digest in found}
+        return {key: (number, read_blob(digest)) for key, number, digest in found}
 
     def _count_indexed(self, connection: Connection) -> int:
         row = connection.execute(_INDEXED).fetchone()
@@ -165,7 +165,7 @@ class SqliteJournals:
             entry, key, _ = self._row(connection, session_id)
             rows = connection.execute(_PLACED, (key, since)).fetchall()
             rows += connection.execute(_NEW, (self._count_indexed(connection), key, since)).fetchall()
-            return entry, tuple([Commit(number, blob(body), blob(digest)) for number, body, digest in rows])
+            return entry, tuple([Commit(number, read_blob(body), read_blob(digest)) for number, body, digest in rows])
 
         self._file.must_exist(session_id)
         return await self._group.read(work)
@@ -191,7 +191,7 @@ class SqliteJournals:
                     ).fetchone()
                 )
                 if row is not None:
-                    found.append(Commit(number, blob(row[1]), blob(row[0])))
+                    found.append(Commit(number, read_blob(row[1]), read_blob(row[0])))
             return found
 
         self._file.must_exist(session_id)

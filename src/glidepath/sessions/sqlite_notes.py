@@ -39,7 +39,7 @@ class SqliteInbox(SqliteJournals):
 
         self._file.must_exist(session_id)
         # A person wrote it, and nobody will write it again.
-        return await self._do(work, full=True)  # type: ignore[no-any-return]
+        return await self._write_without_lease(work, full=True)  # type: ignore[no-any-return]
 
     async def notes(self, session_id: str, after: int = 0) -> Sequence[Note]:
         """The notes above a number."""

@@ -41,13 +41,13 @@ class SqliteWallets(WalletService, SqliteJournals):
     async def _keep_open(self, key: str) -> None:
         self._draws.add(key)
 
-    async def _let_close(self, key: str) -> None:
+    async def _end_hold(self, key: str) -> None:
         self._draws.discard(key)
-        self._rest()
+        self._stop_if_idle()
 
     async def _ask(self, work: Callable[[Connection], Any]) -> Any:
-        self._be_there()
-        return await self._do(work)
+        self._open_or_require()
+        return await self._write_without_lease(work)
 
     # --- rows ---------------------------------------------------------------------------------------------------
 
@@ -55,7 +55,7 @@ class SqliteWallets(WalletService, SqliteJournals):
         if not self._file.exists():  # reading must not make a file
             raise StoreError(f"there are no wallets at {self.path}", kind="missing")
 
-    async def _lend(self, rows: Rows, work: Callable[[WalletTransaction], T]) -> T:
+    async def _transact_rows(self, rows: Rows, work: Callable[[WalletTransaction], T]) -> T:
         makes = bool(rows.line) or rows.makes
         if not makes:
             self._require_file()
@@ -95,7 +95,7 @@ class SqliteWallets(WalletService, SqliteJournals):
 
     # --- what the store has -------------------------------------------------------------------------------------
 
-    def _be_there(self) -> None:
+    def _open_or_require(self) -> None:
         raise NotImplementedError
 
 
@@ -135,17 +135,17 @@ def _read(connection: Connection, rows: Rows, now: float) -> WalletTransaction:
 def _write(connection: Connection, book: WalletTransaction) -> None:
     for wallet in book.wallets.values():
         if book.is_changed(wallet):
-            connection.execute(_PUT_WALLET, of_wallet(wallet))
+            connection.execute(_PUT_WALLET, wallet_to_row(wallet))
     for account in book.periods.values():
         if book.is_changed(account):
-            connection.execute(_PUT_PERIOD, of_period(account))
+            connection.execute(_PUT_PERIOD, period_to_row(account))
     for key in book.dropped:
         connection.execute("DELETE FROM wallet_holds WHERE key = ?", (key,))
     for hold in book.holds.values():
         if book.is_changed(hold):
-            connection.execute(_PUT_HOLD, of_hold(hold))
+            connection.execute(_PUT_HOLD, hold_to_row(hold))
     for bill in book.new_bills:
-        connection.execute(_ADD_BILL, of_bill(bill))
+        connection.execute(_ADD_BILL, bill_to_row(bill))
     for bill_id in book.decided:
         connection.execute("DELETE FROM wallet_bills WHERE id = ?", (bill_id,))
 
@@ -165,7 +165,7 @@ def wallet_row(row: Iterable[Any]) -> WalletRow:
     return _make_row(WalletRow, name=name, per=per, parent=parent, most=most, ruled=ruled, closed=bool(closed))
 
 
-def of_wallet(row: WalletRow) -> tuple[Any, ...]:
+def wallet_to_row(row: WalletRow) -> tuple[Any, ...]:
     """For the table."""
     return row.name, row.per, row.parent, *row.most, *row.ruled, int(row.closed)
 
@@ -184,7 +184,7 @@ def period_row(row: Iterable[Any]) -> PeriodRow:
     )
 
 
-def of_period(row: PeriodRow) -> tuple[Any, ...]:
+def period_to_row(row: PeriodRow) -> tuple[Any, ...]:
     """For the table."""
     return row.name, row.period, *row.used, *row.held, *row.firm, *row.disputed
 
@@ -210,7 +210,7 @@ def hold_row(row: Iterable[Any]) -> HoldRow:
     )
 
 
-def of_hold(row: HoldRow) -> tuple[Any, ...]:
+def hold_to_row(row: HoldRow) -> tuple[Any, ...]:
     """For the table."""
     line = _wire.encode(row.line).decode()
     amounts = (*row.base, *row.spent, *row.grant, *row.firm, row.ended, *row.disputed_base, *row.disputed)
@@ -223,7 +223,7 @@ def bill_row(row: Iterable[Any]) -> BillRow:
     return _make_row(BillRow, id=bill_id, key=key, line=_read_line(line), at=at, amount=tuple(amount))
 
 
-def of_bill(row: BillRow) -> tuple[Any, ...]:
+def bill_to_row(row: BillRow) -> tuple[Any, ...]:
     """For the table."""
     return row.id, row.key, _wire.encode(row.line).decode(), row.at, *row.amount
 

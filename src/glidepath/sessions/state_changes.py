@@ -111,7 +111,7 @@ MARKED = frozenset(Snapshot.__struct_fields__).difference(_OF_RUN, _LOOKED_AT, _
 """What is written only when a part of the run, or the run, has marked it."""
 
 
-def _always(value: object) -> Callable[[Run], Any]:
+def _constantly(value: object) -> Callable[[Run], Any]:
     return lambda _: value
 
 
@@ -129,7 +129,7 @@ _READ: Mapping[str, Callable[[Run], Any]] = {
     "children_spent": sum_child_spending,
     "violations": attrgetter("audit.violations"),
     # While a run runs it has not ended: these say so of one that continues after its end.
-    **{name: _always(getattr(_EMPTY, name)) for name in _ENDED},
+    **{name: _constantly(getattr(_EMPTY, name)) for name in _ENDED},
 }
 """How to read each field that is marked when it changes, in the order in which a commit has them."""
 _PLACE = {name: place for place, name in enumerate(_READ)}.__getitem__
@@ -178,7 +178,7 @@ class StateChanges:
         for name in sorted(run.take_unsaved(), key=_PLACE):
             old = saved[name] if name in saved else getattr(self._base, name)
             saved[name] = new = freeze_field(_READ[name](run))
-            patch = diff(old, new) if name != "children" else _more_children(old, new)
+            patch = diff(old, new) if name != "children" else _diff_children(old, new)
             if patch is not None:  # a field may be written and be as it was
                 changed[name] = patch
 
@@ -245,14 +245,14 @@ def _last_reply(run: Run) -> str | None:
     return None
 
 
-def _more_children(old: tuple[RunResult, ...], new: tuple[RunResult, ...]) -> list[Any] | None:
+def _diff_children(old: tuple[RunResult, ...], new: tuple[RunResult, ...]) -> list[Any] | None:
     """A patch for new children. Each has its own journal, so its transcript is left out here."""
     if any(then.run_id != now.run_id or then.usage != now.usage for then, now in zip(old, new, strict=False)):
-        return ["=", [bare(child) for child in new]]  # one that had paused has continued
-    return ["[", 0, [bare(child) for child in new[len(old) :]]] if len(new) > len(old) else None
+        return ["=", [strip_result(child) for child in new]]  # one that had paused has continued
+    return ["[", 0, [strip_result(child) for child in new[len(old) :]]] if len(new) > len(old) else None
 
 
-def bare(result: RunResult) -> RunResult:
+def strip_result(result: RunResult) -> RunResult:
     """A result without its transcript and other parts that the journal already has."""
-    children = tuple(map(bare, result.children))
+    children = tuple(map(strip_result, result.children))
     return replace(result, messages=(), new_messages=(), snapshot=None, children=children, output=None)

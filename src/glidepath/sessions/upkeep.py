@@ -16,7 +16,7 @@ from glidepath._wire import Value
 from glidepath.errors import ConfigurationError, StoreError
 from glidepath.plurals import pluralize
 from glidepath.sessions.finding import remove_unfinished
-from glidepath.sessions.owner import GONE, free
+from glidepath.sessions.owner import GONE, is_claimable
 from glidepath.sessions.postgres import PostgresStore
 from glidepath.sessions.sqlite import SqliteStore
 from glidepath.sessions.sqlite_file import SqliteFile
@@ -74,8 +74,8 @@ async def compact(store: SessionStore) -> Compacted:
     path = _file_of(store, "compact")
     removed = await remove_unfinished(store)
     entries = await store.entries()
-    now = now_in(store)
-    flying = [entry.session_id for entry in entries if not free(entry.owner, entry.expires, now)]
+    now = store_time(store)
+    flying = [entry.session_id for entry in entries if not is_claimable(entry.owner, entry.expires, now)]
     await store.close()  # what this process has open itself must not be in the way
     before, after, is_empty = await asyncio.to_thread(_shrink, path, flying)
     return Compacted(before=before, after=after, removed=tuple(removed), is_log_empty=is_empty)
@@ -109,7 +109,7 @@ def _file_of(store: SessionStore, what: str) -> str:
     return inner.path
 
 
-def now_in(store: SessionStore) -> float:
+def store_time(store: SessionStore) -> float:
     """The time by which its leases are counted."""
     clock: Any = getattr(store, "_clock", time.time)
     return float(clock())

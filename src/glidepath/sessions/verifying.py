@@ -15,9 +15,9 @@ from glidepath._wire import Value
 from glidepath.errors import StoreError
 from glidepath.sessions.archive import verify_journal
 from glidepath.sessions.cards import is_half_copy
-from glidepath.sessions.owner import LEASE, free
+from glidepath.sessions.owner import LEASE, is_claimable
 from glidepath.sessions.sqlite import SqliteStore
-from glidepath.sessions.upkeep import now_in, store_inside
+from glidepath.sessions.upkeep import store_inside, store_time
 from glidepath.sessions.wallet_desk import WalletService
 from glidepath.spi.sessions import Entry, SessionStore
 
@@ -67,11 +67,11 @@ async def verify(store: SessionStore) -> Verified:
             raise
         problems.append(Problem(where="(sessions)", kind=error.kind, what=str(error)))
     for entry in sorted(entries, key=lambda one: one.session_id):
-        found, count = await _look_at(inner, entry)
+        found, count = await _check_session(inner, entry)
         problems += found
         commits += count
     if isinstance(inner, WalletService):
-        wallets, found = await _look_at_wallets(inner)
+        wallets, found = await _check_wallets(inner)
         problems += found
     return Verified(sessions=len(entries), commits=commits, wallets=wallets, problems=tuple(problems))
 
@@ -88,12 +88,12 @@ def _check_file(path: str) -> list[Problem]:
     return [Problem(where="(file)", kind="damaged", what=line) for line in found if line != "ok"]
 
 
-async def _look_at(store: SessionStore, listed: Entry) -> tuple[list[Problem], int]:
-    name, now = listed.session_id, now_in(store)
+async def _check_session(store: SessionStore, listed: Entry) -> tuple[list[Problem], int]:
+    name, now = listed.session_id, store_time(store)
     try:
         entry, commits = await store.load(name)
         if is_half_copy(entry):
-            if not free(entry.owner, entry.expires, now):
+            if not is_claimable(entry.owner, entry.expires, now):
                 return [], len(commits)  # somebody is making it
             what = "a copy that was never finished; `glidepath sessions compact` removes it"
             return [Problem(where=name, kind="unfinished", what=what)], len(commits)
@@ -119,7 +119,7 @@ def _lease_problem(store: SessionStore, entry: Entry, now: float) -> list[Proble
     return [Problem(where=entry.session_id, kind="lease", what=what)]
 
 
-async def _look_at_wallets(desk: WalletService) -> tuple[int, list[Problem]]:
+async def _check_wallets(desk: WalletService) -> tuple[int, list[Problem]]:
     """What does not add up, twice: a run that draws between two readings is not a mistake."""
     try:
         count, first = await desk.wallet_errors()

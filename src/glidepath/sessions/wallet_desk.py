@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 from glidepath._wire import Value
 from glidepath.sessions import bills, books
 from glidepath.sessions.book_rows import BillRow, HoldRow, PeriodRow, WalletRow, WalletTransaction
-from glidepath.sessions.session_ids import is_keepable, keepable
+from glidepath.sessions.session_ids import check_storable_id, is_keepable
 from glidepath.spi.wallets import DisputedBill, Grant, Hold, OverdueHold, Wallet, WalletDraw, WalletTerms
 
 T = TypeVar("T")
@@ -41,7 +41,7 @@ class WalletService:
     _lease: float
 
     @abstractmethod
-    async def _lend(self, rows: Rows, work: Callable[[WalletTransaction], T]) -> T:
+    async def _transact_rows(self, rows: Rows, work: Callable[[WalletTransaction], T]) -> T:
         """Read these rows, let `work` change them, write what it changed: one transaction, or nothing on an error.
 
         A store that cannot know whether it was written may do it again, with `Book.again` set.
@@ -61,27 +61,27 @@ class WalletService:
     async def _keep_open(self, key: str) -> None:
         """A hold is drawn on for the first time in this process."""
 
-    async def _let_close(self, key: str) -> None:
+    async def _end_hold(self, key: str) -> None:
         """A hold of this process is over."""
 
     async def draw(self, hold: Hold, want: WalletDraw) -> Grant:
         """Take out what a call may cost; see `WalletStore`."""
         await self._keep_open(hold.key)
         rows = Rows(keys=(hold.key,), wallets=tuple(one.name for one in hold.line), line=hold.line)
-        return await self._lend(rows, lambda book: books.draw(book, hold, want, self._lease))
+        return await self._transact_rows(rows, lambda book: books.draw(book, hold, want, self._lease))
 
     async def open_wallets(self, line: Sequence[WalletTerms]) -> None:
         """Make the wallets that are new."""
         rows = Rows(wallets=tuple(one.name for one in line), line=tuple(line))
-        await self._lend(rows, lambda book: books.open_wallets(book, line))
+        await self._transact_rows(rows, lambda book: books.open_wallets(book, line))
 
     async def settle(self, hold: Hold, tokens: int, money: int, *, disputed: tuple[int, int] = (0, 0)) -> bool:
         """The run is over."""
         rows = Rows(keys=(hold.key,), wallets=tuple(one.name for one in hold.line))
         try:
-            return await self._lend(rows, lambda book: books.settle(book, hold, (tokens, money), disputed))
+            return await self._transact_rows(rows, lambda book: books.settle(book, hold, (tokens, money), disputed))
         finally:
-            await self._let_close(hold.key)
+            await self._end_hold(hold.key)
 
     async def overdue(self) -> Sequence[OverdueHold]:
         """The holds that should be written off."""
@@ -93,7 +93,9 @@ class WalletService:
     ) -> bool:
         """Settle a hold that is still overdue."""
         total = None if tokens is None or money is None else (tokens, money)
-        return await self._lend(Rows(keys=(hold.key,)), lambda book: books.write_off(book, hold, total, disputed))
+        return await self._transact_rows(
+            Rows(keys=(hold.key,)), lambda book: books.write_off(book, hold, total, disputed)
+        )
 
     async def wallets(self, name: str | None = None) -> Sequence[Wallet]:
         """Every wallet by name, or one."""
@@ -106,21 +108,24 @@ class WalletService:
             accounts = list(book.periods.values())
             return [books.describe_wallet(book.wallets[one], accounts, holds, book.now) for one in sorted(book.wallets)]
 
-        return await self._lend(Rows(wallets=wanted, whole=True, everything=name is None), work)
+        return await self._transact_rows(Rows(wallets=wanted, whole=True, everything=name is None), work)
 
     async def set_wallet(self, name: str, *, max_tokens: int | None, max_money: int | None) -> None:
         """An operator's limits."""
-        await self._lend(
-            Rows(wallets=(keepable(name),)), lambda book: books.override_limits(book, name, (max_tokens, max_money))
+        await self._transact_rows(
+            Rows(wallets=(check_storable_id(name),)),
+            lambda book: books.override_limits(book, name, (max_tokens, max_money)),
         )
 
     async def close_wallet(self, name: str, *, closed: bool = True) -> None:
         """Refuse every further draw, or allow them again."""
-        await self._lend(Rows(wallets=(keepable(name),)), lambda book: books.close_wallet(book, name, shut=closed))
+        await self._transact_rows(
+            Rows(wallets=(check_storable_id(name),)), lambda book: books.close_wallet(book, name, shut=closed)
+        )
 
     async def remove_wallet(self, name: str) -> None:
         """Forget a wallet."""
-        await self._remove_wallet(keepable(name))
+        await self._remove_wallet(check_storable_id(name))
 
     async def bills(self, name: str | None = None) -> Sequence[DisputedBill]:
         """The bills that nobody has decided on."""
@@ -131,13 +136,15 @@ class WalletService:
             found = [bills.describe_bill(row) for row in book.bills.values()]
             return sorted([bill for bill in found if name is None or name in bill.wallets], key=lambda bill: bill.at)
 
-        return await self._lend(Rows(whole=True, bill=""), read)
+        return await self._transact_rows(Rows(whole=True, bill=""), read)
 
     async def decide_bill(self, bill_id: str, *, accepted: bool) -> bool:
         """Accept a bill, or reject it."""
         if not bill_id or not is_keepable(bill_id):
             return False
-        return await self._lend(Rows(bill=bill_id), lambda book: bills.decide_bill(book, bill_id, accepted=accepted))
+        return await self._transact_rows(
+            Rows(bill=bill_id), lambda book: bills.decide_bill(book, bill_id, accepted=accepted)
+        )
 
     async def wallet_errors(self) -> tuple[int, dict[str, str]]:
         """How many wallets there are, and what does not add up in any of them, by its name."""
@@ -146,7 +153,7 @@ class WalletService:
             return list(book.wallets.values()), list(book.periods.values()), list(book.bills.values())
 
         _, holds = await self._live_holds()
-        wallets, accounts, bills = await self._lend(Rows(whole=True, everything=True, bill=""), read)
+        wallets, accounts, bills = await self._transact_rows(Rows(whole=True, everything=True, bill=""), read)
         return len(wallets), books.errors_in(wallets, accounts, holds, bills)
 
 
@@ -159,7 +166,7 @@ class MemoryWallets(WalletService):
     def __init__(self) -> None:
         self._book = WalletTransaction(0.0)
 
-    async def _lend(self, rows: Rows, work: Callable[[WalletTransaction], T]) -> T:
+    async def _transact_rows(self, rows: Rows, work: Callable[[WalletTransaction], T]) -> T:
         with self._lock:
             book = self._book
             book.now = self._clock()

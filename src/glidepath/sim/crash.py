@@ -34,7 +34,7 @@ class KilledWorld(SimWorld):
         self._effects = effects
         self._deadly = deadly
 
-    def _stand_in(self, original: Tool) -> Tool:
+    def _make_stand_in(self, original: Tool) -> Tool:
         async def stand_in(**arguments: object) -> str:
             self.count_tool_start()
             with self._effects.open("ab") as file:
@@ -46,7 +46,7 @@ class KilledWorld(SimWorld):
         return self.copy_of(original, stand_in)
 
 
-def fly_twice(
+def run_killed_and_resumed(
     config: LoopConfig, kind: type[Specimen], seed: int, sink: object
 ) -> tuple[SimWorld, RunResult, float, tuple[str, ...]]:
     """Run until the process is killed, then resume from the journal; returns that run, and what was done twice."""
@@ -70,7 +70,7 @@ def _run_and_kill(config: LoopConfig, kind: type[Specimen], seed: int, effects: 
     if child == 0:
         try:
             world = KilledWorld(config, kind(), Random(seed), effects, deadly=True)  # noqa: S311 - for tests
-            asyncio.run(_first_leg(world, journal))
+            asyncio.run(_run_first_leg(world, journal))
         finally:
             os._exit(0)
     deadline = time.monotonic() + PATIENCE
@@ -82,7 +82,7 @@ def _run_and_kill(config: LoopConfig, kind: type[Specimen], seed: int, effects: 
         time.sleep(0.005)
 
 
-async def _first_leg(world: SimWorld, journal: Path) -> None:
+async def _run_first_leg(world: SimWorld, journal: Path) -> None:
     agent = Agent(replace(world.configuration(None), store=SqliteStore(str(journal))))
     await approve_all(agent, await agent.run(PROMPT, session=SESSION))
 

@@ -17,9 +17,9 @@ from glidepath.errors import ConfigurationError, describe_error
 from glidepath.events import BudgetSettled, Event, GateApplied, GuardTripped, RunEnded, ToolStarted, TurnStarted
 from glidepath.outcome import ENDINGS, AgentState, LoopOutcome, RunResult
 from glidepath.sessions import Session
-from glidepath.sim.crash import PROMPT, approve_all, fly_twice
+from glidepath.sim.crash import PROMPT, approve_all, run_killed_and_resumed
 from glidepath.sim.sim_world import CEILING, SimWorld
-from glidepath.spi.direct_observer import unreal
+from glidepath.spi.direct_observer import mark_unreal
 from glidepath.testing import VirtualClock, VirtualTimeError, transcript_errors, work
 from glidepath.testing.leftovers import live_work
 from glidepath.testing.specimens import ANSWER, Specimen
@@ -114,20 +114,20 @@ class Trail:
         return self._hash.hexdigest()
 
 
-@unreal()
+@mark_unreal()
 def fly(config: LoopConfig, kind: type[Specimen], seed: int) -> Flight:
     """Run a configuration against one specimen. Only the user's plugins and constraints are called."""
     if kind.killed:
-        return _fly_twice(config, kind, seed)
+        return _run_killed(config, kind, seed)
     if kind.real_time:
         began = time.monotonic()
         timeout = min(REAL_SECONDS, config.limits.timeout or REAL_SECONDS)
         hurried = replace(config, limits=replace(config.limits, timeout=timeout))
-        flight: Flight = asyncio.run(_fly(hurried, kind, seed, lambda: time.monotonic() - began))
+        flight: Flight = asyncio.run(_run_once(hurried, kind, seed, lambda: time.monotonic() - began))
         return replace(flight, journal="")  # real time is never the same twice
     clock = VirtualClock(limit=CEILING.seconds * 3, max_iterations=2_000_000, seed=seed)
     try:
-        return clock.run(_fly(config, kind, seed, clock.time))
+        return clock.run(_run_once(config, kind, seed, clock.time))
     except VirtualTimeError as error:
         return Flight(
             specimen=kind.name,
@@ -139,10 +139,10 @@ def fly(config: LoopConfig, kind: type[Specimen], seed: int) -> Flight:
         )
 
 
-def _fly_twice(config: LoopConfig, kind: type[Specimen], seed: int) -> Flight:
+def _run_killed(config: LoopConfig, kind: type[Specimen], seed: int) -> Flight:
     trail = Trail()
     try:
-        world, result, seconds, twice = fly_twice(config, kind, seed, trail)
+        world, result, seconds, twice = run_killed_and_resumed(config, kind, seed, trail)
     except ConfigurationError as error:
         return _make_refused_flight(config, kind, seed, error)
     if trail.result is None:  # no tool started, so nothing killed it: the run had already ended
@@ -163,7 +163,7 @@ def _make_refused_flight(config: LoopConfig, kind: type[Specimen], seed: int, er
     return Flight(specimen=kind.name, family=kind.family, seed=seed, refused=str(error), problems=(problem,))
 
 
-async def _fly(config: LoopConfig, kind: type[Specimen], seed: int, elapsed: Callable[[], float]) -> Flight:
+async def _run_once(config: LoopConfig, kind: type[Specimen], seed: int, elapsed: Callable[[], float]) -> Flight:
     world = SimWorld(config, kind(), Random(seed))  # noqa: S311 - for tests
     trail = Trail()
     logs = logging.getLogger("glidepath")
@@ -185,7 +185,7 @@ async def _fly(config: LoopConfig, kind: type[Specimen], seed: int, elapsed: Cal
 async def _to_the_end(agent: Agent, world: SimWorld, trail: Trail, seed: int) -> str:
     """Run until there is a result; returns what was raised instead, if anything."""
     world.task = asyncio.create_task(_run(agent, world, seed))
-    beside = [asyncio.create_task(world.specimen.outside(world)), asyncio.create_task(_too_long(world))]
+    beside = [asyncio.create_task(world.specimen.outside(world)), asyncio.create_task(_stop_runaway(world))]
     raised = ""
     try:
         await world.task
@@ -204,7 +204,7 @@ async def _run(agent: Agent, world: SimWorld, seed: int) -> None:
     await approve_all(agent, result, world.token)
 
 
-async def _too_long(world: SimWorld) -> None:
+async def _stop_runaway(world: SimWorld) -> None:
     await asyncio.sleep(CEILING.seconds)
     world.runaway = "seconds"
     world.cancel()
@@ -292,10 +292,10 @@ def _is_overbilled(config: LoopConfig, trail: Trail, result: RunResult) -> bool:
 
 def _find_wrong_claims(config: LoopConfig, world: SimWorld, trail: Trail, result: RunResult) -> list[str]:
     """What the result gets wrong: about its end, and about what the specimen did."""
-    return [*_wrong_ends(config, world, trail, result), *_wrong_about(config, world, trail, result)]
+    return [*_find_wrong_ends(config, world, trail, result), *_find_wrong_reports(config, world, trail, result)]
 
 
-def _wrong_ends(config: LoopConfig, world: SimWorld, trail: Trail, result: RunResult) -> list[str]:
+def _find_wrong_ends(config: LoopConfig, world: SimWorld, trail: Trail, result: RunResult) -> list[str]:
     specimen = world.specimen
     problems = []
     answered = ANSWER in result.text
@@ -314,7 +314,7 @@ def _wrong_ends(config: LoopConfig, world: SimWorld, trail: Trail, result: RunRe
     return problems
 
 
-def _wrong_about(config: LoopConfig, world: SimWorld, trail: Trail, result: RunResult) -> list[str]:
+def _find_wrong_reports(config: LoopConfig, world: SimWorld, trail: Trail, result: RunResult) -> list[str]:
     specimen = world.specimen
     problems = []
     stopped = specimen.ends_from_outside and world.stopped  # if no tool may run, none is stopped in the middle

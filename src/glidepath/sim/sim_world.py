@@ -62,10 +62,10 @@ class SimWorld:
 
     def configuration(self, sink: object) -> LoopConfig:
         """The user's configuration with this model, these tools, and nothing that reaches outside."""
-        tools = [self._stand_in(one) for one in self._config.tools]
+        tools = [self._make_stand_in(one) for one in self._config.tools]
         tools += self.specimen.tools()
         if self.specimen.extra_tool is not None:
-            tools.append(self._extra(self.specimen.extra_tool))
+            tools.append(self._make_extra_tool(self.specimen.extra_tool))
         return replace(
             self._config,
             model=_Model(self, self._config.model),
@@ -77,7 +77,7 @@ class SimWorld:
             fallback_models=(),
         )
 
-    def _stand_in(self, original: Tool) -> Tool:
+    def _make_stand_in(self, original: Tool) -> Tool:
         async def stand_in(**_: object) -> Any:
             return await self.specimen.work(self.count_tool_start())
 
@@ -98,7 +98,7 @@ class SimWorld:
         made = Tool(fn=fn, **kept)
         return made.overlapping() if original.overlaps else made
 
-    def _extra(self, name: str) -> Tool:
+    def _make_extra_tool(self, name: str) -> Tool:
         async def give(task: str, context: ToolContext) -> str:
             self.count_tool_start()
             assert self.agent is not None  # noqa: S101 - for the type checker

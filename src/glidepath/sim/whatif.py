@@ -87,7 +87,7 @@ class Flown(Value, frozen=True, kw_only=True):
     @property
     def tokens(self) -> int:
         """Tokens of this run, without those of earlier runs of its session."""
-        return _own(self.last).tokens
+        return _own_figures(self.last).tokens
 
     @property
     def paid(self) -> int:
@@ -160,7 +160,7 @@ def _runs(session_id: str, commits: Iterable[Commit], models: Mapping[str, str])
     began, first, landings, copied, last_copied = None, 0, 0, 0, _find_last_copied(commits)
     for commit in commits:
         records = read(commit)
-        if began is not None and _new_run(records):
+        if began is not None and _is_new_run(records):
             yield from _make_past_runs(folded, began, moments, first, copied)
             moments, began, landings, copied = [], None, 0, 0
         count = len(folded.messages)
@@ -202,7 +202,7 @@ def _as_of_reply(latest: WhatIfMoment, then: WhatIfMoment, asked: Reserved | Non
     return replace(latest, turns=latest.turns - early, landing_calls=landings, next_input=asked.input)
 
 
-def _new_run(records: Sequence[Any]) -> bool:
+def _is_new_run(records: Sequence[Any]) -> bool:
     return any(record.kind == "began" and not _wire.loads(record.payload).get("resumed", False) for record in records)
 
 
@@ -299,7 +299,7 @@ def _forecast(
     run: Flown, limits: Limits, prices: Mapping[str, Price], guards: Mapping[str, int], before: Figures
 ) -> tuple[Forecast, Figures]:
     """What would have happened to a run, and how much of each limit it would have used."""
-    moments = [_own(moment) for moment in run.moments]
+    moments = [_own_figures(moment) for moment in run.moments]
     costs = [_cost(moment, prices) for moment in moments]
     trips = [
         *[
@@ -326,7 +326,7 @@ def _forecast(
     return Forecast(run=run, cost=whole, trip=trip), used
 
 
-def _own(moment: WhatIfMoment) -> WhatIfMoment:
+def _own_figures(moment: WhatIfMoment) -> WhatIfMoment:
     """The figures of the run alone, without those of earlier runs of its session."""
     earlier = moment.carried
     if earlier == NOT_CARRIED:
@@ -444,7 +444,7 @@ def count_unaffected(
     return found
 
 
-def spread(
+def choose_values(
     runs: Sequence[Flown],
     name: str,
     prices: Mapping[str, Price] | None = None,
@@ -473,7 +473,7 @@ def spread(
 
 def _find_needed_limit(run: Flown, name: str, prices: Mapping[str, Price]) -> tuple[float, float]:
     """The lowest value of a limit that does not stop a run, and how much of it the run used."""
-    moments = [_own(moment) for moment in run.moments]
+    moments = [_own_figures(moment) for moment in run.moments]
     pairs = [(moment, _cost(moment, prices)) for moment in moments]
     room = [_amount_used(moment, cost, name) + _landing(moment, cost, name, Limits()) for moment, cost in pairs[:-1]]
     whole = _amount_used(*pairs[-1], name)

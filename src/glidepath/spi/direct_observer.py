@@ -13,7 +13,7 @@ _UNREAL: ContextVar[bool] = ContextVar("glidepath_unreal", default=False)
 
 
 @contextmanager
-def unreal() -> Iterator[None]:
+def mark_unreal() -> Iterator[None]:
     """Runs that begin in here are replayed or simulated: they spend nothing, and nobody outside is told of them."""
     token = _UNREAL.set(True)
     try:

@@ -9,7 +9,7 @@ from typing import Any, Protocol, TypeGuard, TypeVar
 T = TypeVar("T")
 
 
-def offers(value: object, port: Callable[..., T]) -> TypeGuard[T]:
+def is_implementing(value: object, port: Callable[..., T]) -> TypeGuard[T]:
     """True for an object, not a class, that has everything `port` names; `port` is a `Protocol`.
 
     `isinstance` does not do: from Python 3.12 on it overlooks what a wrapper passes on by `__getattr__`.

@@ -34,7 +34,7 @@ async def audit_history(history: History, store: SessionStore) -> History:
     tokens = money = 0
     disputed = (0, 0)
     usage, cost = Usage(), None
-    going_on = dict(_going_on(history))
+    going_on = dict(_iterate_interrupted(history))
     for entry in await store.entries(f"{home_of(history.request.id)}/"):
         if entry.summary.get("parent"):
             continue  # a child: the journal of its parent includes it
@@ -43,7 +43,7 @@ async def audit_history(history: History, store: SessionStore) -> History:
             continue
         tokens, money = tokens + used.tokens, money + used.picodollars
         disputed = disputed[0] + used.disputed[0], disputed[1] + used.disputed[1]
-        bill = _bill(used)
+        bill = _sum_bill(used)
         if entry.session_id in going_on:  # its result will report everything except what was billed when it paused
             bill = going_on[entry.session_id]
         usage, cost = usage + bill[0], add_cost(cost, bill[1])
@@ -52,7 +52,7 @@ async def audit_history(history: History, store: SessionStore) -> History:
     return replace(history, usage=usage, cost=cost, account=(tokens, money), disputed=disputed)
 
 
-def _going_on(history: History) -> Iterator[tuple[str, tuple[Usage, Decimal | None]]]:
+def _iterate_interrupted(history: History) -> Iterator[tuple[str, tuple[Usage, Decimal | None]]]:
     """The sessions of interrupted attempts, each with what was already billed."""
     finished = {outcome.step_id for outcome in history.outcomes}
     for step_id, step in history.steps.items():
@@ -67,7 +67,7 @@ def attempt_session(request_id: str, step_id: str, attempt: int, member: str, *,
     return session_id(request_id, step_id, attempt, member, *(("senior",) if senior else ()))
 
 
-def _bill(used: Snapshot) -> tuple[Usage, Decimal | None]:
+def _sum_bill(used: Snapshot) -> tuple[Usage, Decimal | None]:
     usage, money = used.spent.usage, used.spent.picodollars
     for charge in (*used.fallbacks_spent.values(), *used.children_spent.values()):
         usage, money = usage + charge.usage, money + charge.picodollars

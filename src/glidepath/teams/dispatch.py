@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from glidepath.outcome import AgentState, LoopOutcome
 from glidepath.teams.plan_run import Pick, PlanRun
-from glidepath.teams.step_run import StepRun, make_refusal, why
+from glidepath.teams.step_run import StepRun, explain_end, make_refusal
 from glidepath.teams.team import Member, Team
 from glidepath.teams.team_run import TeamRun
 from glidepath.teams.values import StepOutcome, StepState, TeamExecutionRequest, TeamResult, TeamStep
@@ -20,10 +20,10 @@ class DefaultTaskDispatchCoordinator:
 
     async def execute(self, request: TeamExecutionRequest, team: TeamRun | Team) -> TeamResult:
         """Carry out the request."""
-        return await PlanRun(request, team, _perform, name=type(self).__name__, pick=_in_turn()).carry_out()
+        return await PlanRun(request, team, _perform, name=type(self).__name__, pick=_make_turn_taker()).carry_out()
 
 
-def _in_turn() -> Pick:
+def _make_turn_taker() -> Pick:
     """For one execution: the next idle member, in turn, who can do the step."""
     waiting: list[Member] = []
 
@@ -51,11 +51,13 @@ async def _perform(plan: PlanRun, step: StepRun) -> StepOutcome | None:
             return ended
         if step.delivered:
             landed = result.outcome is LoopOutcome.WRAPPED_UP and result.state is not AgentState.COMPLETED
-            return step.outcome(StepState.DEGRADED if landed else StepState.COMPLETED, why(result) if landed else "")
+            return step.outcome(
+                StepState.DEGRADED if landed else StepState.COMPLETED, explain_end(result) if landed else ""
+            )
         step.judged(
             make_refusal("the step's time is up", exceeded=True)
             if step.expired
-            else make_refusal(f"{why(result)}; try again")
+            else make_refusal(f"{explain_end(result)}; try again")
         )
         if not (step.attempts >= rounds or step.expired or step.out_of_budget):
             return None

@@ -14,11 +14,11 @@ from glidepath._wire import replace
 from glidepath.errors import describe_error
 from glidepath.foreign_errors import log_raised
 from glidepath.outcome import ConfigurationChange
-from glidepath.plugins.observer import FAREWELL, Observer, dismiss
+from glidepath.plugins.observer import FAREWELL, Observer, finish_observers
 from glidepath.plugins.sole_listener import audience_of
 from glidepath.plurals import pluralize
 from glidepath.spi import Plugin
-from glidepath.teams.events import TERMINAL, PlanReady, StepCompleted, TeamEnding, TeamEvent, TeamStarted, ending
+from glidepath.teams.events import TERMINAL, PlanReady, StepCompleted, TeamEnding, TeamEvent, TeamStarted, make_ending
 from glidepath.teams.team_fingerprint import add_fingerprint
 from glidepath.teams.values import StepOutcome, TeamExecutionPlan, TeamResult
 
@@ -65,12 +65,12 @@ class EventChannel:
         if self.ended is not None:
             self._warn(f"{event.kind} came after the end and was not published")
             return
-        if not self._sound(event):
+        if not self._is_sound(event):
             self._warn(f"{event.kind} has no valid content and was not published")
             return
         if isinstance(event, TERMINAL):
             result = event.result if event.result.team == self._team else replace(event.result, team=self._team)
-            right = ending(result)
+            right = make_ending(result)
             if type(right) is not type(event):
                 self._warn(f"{event.kind} was published as {right.kind}, which matches {result.status.name}")
             event = right
@@ -82,7 +82,7 @@ class EventChannel:
             self._publish(TeamStarted(request=self._request, members=self._members, resumed=self.resumed))
         self._publish(event)
 
-    def _sound(self, event: TeamEvent) -> bool:
+    def _is_sound(self, event: TeamEvent) -> bool:
         """True when the content that others rely on is valid."""
         if isinstance(event, TERMINAL):
             return isinstance(event.result, TeamResult) and event.result.request.id == self._request.id
@@ -142,7 +142,7 @@ class EventChannel:
     async def close(self) -> None:
         """Let slow observers finish, and release the journal."""
         try:
-            farewell = await dismiss(self._audience.observers, FAREWELL)
+            farewell = await finish_observers(self._audience.observers, FAREWELL)
             if farewell.missed:
                 self._warn(f"observers were too slow and have missed {pluralize(farewell.missed, 'event')}")
             for name in farewell.stubborn:

@@ -176,7 +176,7 @@ _ENDINGS: dict[TeamStatus, type[TeamEnding]] = {
 }
 
 
-def ending(result: TeamResult) -> TeamEnding:
+def make_ending(result: TeamResult) -> TeamEnding:
     """The terminal event for a result."""
     return _ENDINGS[result.status](result=result)
 

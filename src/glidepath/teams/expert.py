@@ -22,7 +22,7 @@ from glidepath.teams.events import EvaluationResult, EvaluationStarted, Handoff
 from glidepath.teams.mailbox import Mailboxes
 from glidepath.teams.plan_run import PlanRun
 from glidepath.teams.spi import EvaluationStrategy
-from glidepath.teams.step_run import StepRun, make_refusal, why
+from glidepath.teams.step_run import StepRun, explain_end, make_refusal
 from glidepath.teams.team import Team
 from glidepath.teams.team_run import TeamRun
 from glidepath.teams.values import (
@@ -109,14 +109,14 @@ class ExpertTeamCoordinator:
         False when the request is not in flight here, or the step has ended.
         """
         check_text("text", text)
-        return any(plan.steer(step_id, text) for plan in self._at_work(request_id, step_id))
+        return any(plan.steer(step_id, text) for plan in self._find_running_plans(request_id, step_id))
 
     def stop_step(self, request_id: str, step_id: str, reason: str = "a person stopped it") -> bool:
         """Stop one step; its dependents follow `dependency_failure`. False if it does not exist or has ended."""
         check_text("reason", reason)
-        return any(plan.stop_step(step_id, reason) for plan in self._at_work(request_id, step_id))
+        return any(plan.stop_step(step_id, reason) for plan in self._find_running_plans(request_id, step_id))
 
-    def _at_work(self, request_id: str, step_id: str) -> list[PlanRun]:
+    def _find_running_plans(self, request_id: str, step_id: str) -> list[PlanRun]:
         check_name("request_id", request_id)
         check_name("step_id", step_id)
         return [plan for plan in self._live if plan.request.id == request_id]
@@ -129,7 +129,7 @@ class ExpertTeamCoordinator:
             return step.outcome(StepState.COMPLETED)
         with_senior = step.senior_asked or step.begun_senior or step.paused_senior
         while step.unreviewed or (step.attempts < rounds and not with_senior):
-            answer = await _round(plan, step, evaluator)
+            answer = await _run_round(plan, step, evaluator)
             if isinstance(answer, StepOutcome):
                 return answer
             if answer.passed:
@@ -146,7 +146,7 @@ class ExpertTeamCoordinator:
         if self.senior is not None and not (step.senior_asked or step.expired or step.out_of_budget):
             step.senior_asked = True
             _hand_off(plan, step, "senior", reason)
-            answer = await _round(plan, step, evaluator, self.senior)
+            answer = await _run_round(plan, step, evaluator, self.senior)
             if isinstance(answer, StepOutcome):
                 return answer
             if answer.passed:
@@ -173,7 +173,7 @@ class ExpertTeamCoordinator:
         return plan.given_up(step, reason)
 
 
-async def _round(
+async def _run_round(
     plan: PlanRun, step: StepRun, evaluator: EvaluationStrategy, agent: Agent | None = None
 ) -> EvaluationVerdict | StepOutcome:
     """One attempt and its review: a verdict, or how the step ended."""
@@ -184,7 +184,7 @@ async def _round(
         ended = plan.cut_short(step, result)
         if ended is not None:
             return ended
-        verdict = _own_verdict(step, result)
+        verdict = _judge_without_review(step, result)
     if verdict is None:
         verdict = (await _review(plan, step, evaluator)).verdict
         ended = plan.cut_short(step)
@@ -256,12 +256,12 @@ def _hand_off(plan: PlanRun, step: StepRun, to: str, reason: str) -> None:
     plan.team.emit(Handoff(step_id=step.id, attempt=attempt, to=to, reason=reason, artifact=step.best))
 
 
-def _own_verdict(step: StepRun, result: RunResult) -> EvaluationVerdict | None:
+def _judge_without_review(step: StepRun, result: RunResult) -> EvaluationVerdict | None:
     """The coordinator's own verdict on an attempt that needs no review; None when it does."""
     if step.expired:
         return make_refusal("the step's time is up", exceeded=True)
     if not step.artifact.strip():
-        return make_refusal(why(result))
+        return make_refusal(explain_end(result))
     if result.outcome is LoopOutcome.WRAPPED_UP and result.state is not AgentState.COMPLETED:
-        step.warnings.append(why(result))
+        step.warnings.append(explain_end(result))
     return None

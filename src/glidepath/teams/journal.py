@@ -13,7 +13,7 @@ from glidepath.sessions.answer import await_store
 from glidepath.sessions.archive import refuse_unfinished
 from glidepath.sessions.chain import SCHEMA, check_schema, read, verify_commits
 from glidepath.sessions.journal_writer import Items, JournalWriter, claim_session
-from glidepath.sessions.lenient import unreadable
+from glidepath.sessions.lenient import make_unreadable_error
 from glidepath.sessions.redaction import Redactor
 from glidepath.spi.sessions import Commit, Entry, Lease, SessionStore, Sign
 from glidepath.teams.events import TERMINAL, TeamEvent, codec
@@ -82,7 +82,7 @@ class TeamJournal(JournalWriter):
         while self._unwritten:
             await await_store(self._unwritten.pop(0))
 
-    async def hear(self, sign: Sign) -> None:
+    async def take_sign(self, sign: Sign) -> None:
         """React to what the store reports about the session."""
         if sign.lost:
             self.on_lost("another process has taken it over")
@@ -96,7 +96,7 @@ class TeamJournal(JournalWriter):
         await self.release()
 
 
-async def story(store: SessionStore, request_id: str) -> list[TeamEvent]:
+async def read_story(store: SessionStore, request_id: str) -> list[TeamEvent]:
     """Every event of a request so far, over all its executions; empty if the store has no such request."""
     try:
         entry, commits = await store.load(f"team:{request_id}")
@@ -119,6 +119,6 @@ def _events_in(commits: Sequence[Commit], entry: Entry) -> Iterator[TeamEvent]:
             event: Any = None if record.kind == "imported" else reader.decode(bytes(record.payload))
         except (WireError, ConfigurationError, ValueError) as error:
             what = f"record {record.sequence} of the team journal"
-            raise unreadable(what, entry.summary.get("version"), error) from error
+            raise make_unreadable_error(what, entry.summary.get("version"), error) from error
         if isinstance(event, TeamEvent):
             yield event

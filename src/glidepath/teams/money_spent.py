@@ -20,7 +20,9 @@ def add_cost(first: Decimal | None, second: Decimal | None) -> Decimal | None:
     return EXACT.add(first, second)
 
 
-def less(after: tuple[Usage, Decimal | None], before: tuple[Usage, Decimal | None]) -> tuple[Usage, Decimal | None]:
+def subtract_spending(
+    after: tuple[Usage, Decimal | None], before: tuple[Usage, Decimal | None]
+) -> tuple[Usage, Decimal | None]:
     """What was spent between two moments."""
     cost = None if after[1] is None else EXACT.subtract(after[1], before[1] or 0)
     return usage_since(after[0], before[0]), cost
@@ -30,4 +32,4 @@ def spending_since_pause(result: RunResult, paused: RunResult | None) -> tuple[U
     """What a run used; for a resumed run, only what it used since the pause."""
     if paused is None or result.run_id != paused.run_id:
         return result.usage, result.cost
-    return less((result.usage, result.cost), (paused.usage, paused.cost))
+    return subtract_spending((result.usage, result.cost), (paused.usage, paused.cost))

@@ -22,11 +22,11 @@ from glidepath.teams.events import (
     StepCompleted,
     StepSteered,
     TeamStarted,
-    ending,
+    make_ending,
 )
 from glidepath.teams.mailbox import INBOX, Mailboxes
-from glidepath.teams.money_spent import less, spending_since_pause
-from glidepath.teams.planner import PlanningFailed, candidates, check_going_on, make_plan
+from glidepath.teams.money_spent import spending_since_pause, subtract_spending
+from glidepath.teams.planner import PlanningFailed, check_going_on, find_candidates, make_plan
 from glidepath.teams.step_run import StepRun
 from glidepath.teams.step_table import StepTable
 from glidepath.teams.supervise import stop_all
@@ -53,7 +53,7 @@ LANDING = 20.0
 _AT_WORK = (StepState.IN_FLIGHT, StepState.EVALUATING, StepState.ESCALATED)
 
 
-def least_busy(plan: PlanRun, task: TeamStep) -> Member:
+def choose_least_busy(plan: PlanRun, task: TeamStep) -> Member:
     """The candidate with the fewest steps at work; the first in team order if there are several."""
     busy = plan.busy()
     return min(plan.candidates(task), key=lambda member: busy.count(member.name))
@@ -76,7 +76,7 @@ class PlanRun:
         *,
         name: str,
         planner: Agent | None = None,
-        pick: Pick = least_busy,
+        pick: Pick = choose_least_busy,
         parallel: int | None = None,
         mailboxes: Mailboxes | None = None,
     ) -> None:
@@ -109,14 +109,14 @@ class PlanRun:
     async def carry_out(self) -> TeamResult:
         """Run from the first event to the last; raises only `ConfigurationError`, before the first."""
         if isinstance(self._given, TeamRun):
-            return await self._carry_out(self._given)
+            return await self._run_to_end(self._given)
         opened = await self._given.open(self.request)  # called directly, without `Team.run`
         try:
-            return await self._carry_out(opened)
+            return await self._run_to_end(opened)
         finally:
             await opened.close()
 
-    async def _carry_out(self, team: TeamRun) -> TeamResult:
+    async def _run_to_end(self, team: TeamRun) -> TeamResult:
         """Announce, plan, do, clean up, conclude, announce."""
         self.team = team
         check_going_on(team)
@@ -125,12 +125,12 @@ class PlanRun:
         members, resumed = tuple(member.name for member in team.members), team.history is not None
         team.emit(TeamStarted(request=self.request, coordinator=self.name, members=members, resumed=resumed))
         timers = self._start_clock()
-        team.cancel.subscribe(self._hear)
+        team.cancel.subscribe(self._on_cancel_token)
         cancelled: asyncio.CancelledError | None = None
         try:
             table = await self._plan()
             if not self.request.plan_only and self.halted is None:
-                await self._work(table)
+                await self._run_ready_steps(table)
         except asyncio.CancelledError as stop:
             cancelled = stop
             self.halt(TeamStatus.CANCELLED, "the caller's task was cancelled")
@@ -141,11 +141,11 @@ class PlanRun:
         finally:
             for timer in timers:
                 timer.cancel()
-            team.cancel.unsubscribe(self._hear)
+            team.cancel.unsubscribe(self._on_cancel_token)
         # Stop everything first: a step that ends later would contradict the result.
-        await self._drain()
+        await self._wait_until_idle()
         result = self._conclude()
-        team.emit(ending(result))
+        team.emit(make_ending(result))
         if cancelled is not None:
             raise cancelled
         return result
@@ -164,7 +164,7 @@ class PlanRun:
             self.closing = (status, clean(reason))
         self._changed.set()
 
-    def _hear(self, what: str, reason: str) -> None:
+    def _on_cancel_token(self, what: str, reason: str) -> None:
         """React to the team's cancel token, from any thread."""
         if threading.get_ident() == self._thread:
             self._on_signal(what, reason)
@@ -191,7 +191,7 @@ class PlanRun:
         for step in self.steps.values():
             step.interrupt(reason)
 
-    async def _drain(self) -> None:
+    async def _wait_until_idle(self) -> None:
         """Wait until nothing of this plan is running anymore."""
         # Their tokens give them the chance to end with an outcome, before they are cancelled.
         await stop_all(tuple(self._tasks.values()), PATIENCE, lambda: self._interrupt("the team has ended"))
@@ -222,7 +222,7 @@ class PlanRun:
         plan = None if before.new_plan else before.plan
         made = plan is None
         if plan is None:
-            plan = await self._new_plan(before.plan)
+            plan = await self._make_plan(before.plan)
         table = StepTable(plan, self.config.dependency_failure)
         table.restore(before.outcomes)
         # A new plan that came too late was never announced: the result must not have it either.
@@ -230,7 +230,7 @@ class PlanRun:
             self.table = table
         return table
 
-    async def _new_plan(self, given: TeamExecutionPlan | None) -> TeamExecutionPlan:
+    async def _make_plan(self, given: TeamExecutionPlan | None) -> TeamExecutionPlan:
         before = self.team.spent
         cancel, let_go = link_tokens(self.team.cancel)
         timer = self._loop.call_later(self.config.step_timeout, cancel.cancel, "planning took too long")
@@ -243,13 +243,13 @@ class PlanRun:
         if warning is not None:
             self.warnings.append(warning)
         if self.halted is None:
-            usage, cost = less(self.team.spent, before)
+            usage, cost = subtract_spending(self.team.spent, before)
             self.team.emit(PlanReady(plan=plan, usage=usage, cost=cost))
         return plan
 
     # --- dispatch -------------------------------------------------------------------------------------------------
 
-    async def _work(self, table: StepTable) -> None:
+    async def _run_ready_steps(self, table: StepTable) -> None:
         """Run whatever is ready, as many at once as allowed, until nothing can continue."""
         while self.halted is None:
             # Repeatedly, because a skipped step may block others.
@@ -326,7 +326,7 @@ class PlanRun:
 
     def candidates(self, task: TeamStep) -> list[Member]:
         """Who may do a step now. An interrupted attempt continues with the member that began it, if possible."""
-        able = candidates(task, self.team.members)
+        able = find_candidates(task, self.team.members)
         step = self.step(task)
         if not step.begun:
             same = [member for member in able if step.paused is not None and member.name == step.paused_by]

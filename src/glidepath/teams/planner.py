@@ -39,15 +39,15 @@ async def make_plan(
     the planner once; then `planner_failure_mode` decides.
     """
     if request.plan is not None:
-        return _doable(request.plan, team), None
+        return _check_doable(request.plan, team), None
     if planner is None:
-        return _doable(deterministic_plan(request), team), None
+        return _check_doable(deterministic_plan(request), team), None
     problem = ""
     prompt = plan_prompt(request, team.members, MAX_STEPS)
     for _ in range(2):
         result = await team.ask(planner, prompt, cancel=cancel)
         try:
-            return _doable(read_plan(result.text, request), team), None
+            return _check_doable(read_plan(result.text, request), team), None
         except PlanningFailed as failure:
             problem = str(failure)
             if result.outcome not in (LoopOutcome.DONE, LoopOutcome.WRAPPED_UP) and result.cause is not None:
@@ -58,7 +58,7 @@ async def make_plan(
     if request.config.planner_failure_mode is PlannerFailureMode.FAIL_FAST:
         raise PlanningFailed(f"no valid plan: {problem}")
     warning = f"the plan is deterministic, because the planner failed: {problem}"
-    return _doable(deterministic_plan(request), team), warning
+    return _check_doable(deterministic_plan(request), team), warning
 
 
 def deterministic_plan(request: TeamExecutionRequest) -> TeamExecutionPlan:
@@ -117,11 +117,11 @@ def _step(planned: PlannedStep, roles: dict[str, RoleDefinition]) -> TeamStep:
     )
 
 
-def _doable(plan: TeamExecutionPlan, team: TeamRun) -> TeamExecutionPlan:
+def _check_doable(plan: TeamExecutionPlan, team: TeamRun) -> TeamExecutionPlan:
     """The plan; raises `PlanningFailed` if no member can do one of its steps."""
     for step in plan.steps:
-        if not candidates(step, team.members):
-            raise PlanningFailed(f"step {step.id!r}: {_nobody(step, team)}")
+        if not find_candidates(step, team.members):
+            raise PlanningFailed(f"step {step.id!r}: {_explain_nobody(step, team)}")
     return plan
 
 
@@ -135,9 +135,9 @@ def check_going_on(team: TeamRun) -> None:
     for step in history.plan.steps:
         if step.id in finished:
             continue
-        if not candidates(step, team.members):
+        if not find_candidates(step, team.members):
             raise ConfigurationError(
-                f"step {step.id!r} cannot continue: {_nobody(step, team)}; resume it with a team that can"
+                f"step {step.id!r} cannot continue: {_explain_nobody(step, team)}; resume it with a team that can"
             )
         before = history.steps.get(step.id)
         waits = before is not None and before.paused is not None and not before.paused_senior
@@ -148,7 +148,7 @@ def check_going_on(team: TeamRun) -> None:
             )
 
 
-def _nobody(step: TeamStep, team: TeamRun) -> str:
+def _explain_nobody(step: TeamStep, team: TeamRun) -> str:
     capability = step.role.required_capability if step.role is not None else None
     if step.member is None:
         return f"no member offers {capability!r}"
@@ -157,7 +157,7 @@ def _nobody(step: TeamStep, team: TeamRun) -> str:
     return f"member {step.member!r} does not offer {capability!r}"
 
 
-def candidates(step: TeamStep, members: tuple[Member, ...]) -> list[Member]:
+def find_candidates(step: TeamStep, members: tuple[Member, ...]) -> list[Member]:
     """Who can do a step: the pinned member, or all who offer what its role requires."""
     capability = step.role.required_capability if step.role is not None else None
     return [member for member in members if member.offers(capability) and step.member in (None, member.name)]

@@ -10,7 +10,7 @@ from glidepath.messages import Usage
 from glidepath.outcome import AgentState, LoopOutcome, PendingCall, RunResult, TextOrigin
 from glidepath.run.inside import link_tokens
 from glidepath.teams.events import EvaluationResult, StepAssigned, StepAttempted, StepSteered, TeamEvent
-from glidepath.teams.money_spent import add_cost, less
+from glidepath.teams.money_spent import add_cost, subtract_spending
 from glidepath.teams.values import EvaluationVerdict, StepOutcome, StepState, TeamStep, VerdictOutcome
 from glidepath.tools.text import clean
 
@@ -136,7 +136,7 @@ class StepRun:
     def replayed(self) -> None:
         """Finish taking in the journal."""
         if self.begun and self.paused is None:  # the resumed run will report everything
-            self.usage, self.cost = less((self.usage, self.cost), self.waited)
+            self.usage, self.cost = subtract_spending((self.usage, self.cost), self.waited)
 
     def open(self, task: TeamStep, team_cancel: CancelToken) -> None:
         """Make the step ready to be worked on."""
@@ -276,7 +276,7 @@ def make_refusal(feedback: str, *, exceeded: bool = False) -> EvaluationVerdict:
     return EvaluationVerdict(outcome=outcome, feedback=clean(feedback))
 
 
-def why(result: RunResult) -> str:
+def explain_end(result: RunResult) -> str:
     """How an attempt ended, for people and for the next attempt."""
     if result.stop_reason == "refusal":
         return "the member refused"

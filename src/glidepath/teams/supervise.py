@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from glidepath._wire import replace
 from glidepath.errors import ConfigurationError, describe_error, short_repr
 from glidepath.foreign_errors import log_raised
-from glidepath.teams.events import ending
+from glidepath.teams.events import make_ending
 from glidepath.teams.step_table import StepTable
 from glidepath.teams.values import TeamResult, TeamStatus
 from glidepath.tools.text import clean
@@ -83,7 +83,7 @@ def _conclude(work: asyncio.Task[TeamResult], run: TeamRun, cancelled: bool) -> 
     if not work.done():
         result = replace(result, warnings=(*result.warnings, "the coordinator did not stop and was abandoned"))
     if channel.ended is None:
-        run.emit(ending(result))
+        run.emit(make_ending(result))
         result = replace(result, sequence=channel.sequence, changes=channel.changes)
     return result
 

@@ -11,11 +11,11 @@ from glidepath._wire import Value, replace, settle_field
 from glidepath.agent import Agent, Budget
 from glidepath.agent.prices import find_price
 from glidepath.errors import ConfigurationError, StoreError
-from glidepath.plugins.lineup import HookTable, heirs_beside
+from glidepath.plugins.lineup import HookTable, find_missing_heirs
 from glidepath.run import INHERIT, CancelToken, Decision, Inherit
 from glidepath.run.inside import Post, current_scope, launch, run_on_own_loop, run_on_parent_loop
 from glidepath.spi import Plugin
-from glidepath.spi.ports import offers
+from glidepath.spi.ports import is_implementing
 from glidepath.spi.sessions import SessionStore
 from glidepath.teams.accounts import audit_history
 from glidepath.teams.events import TeamEvent
@@ -78,7 +78,7 @@ class Team:
         check_name("Team.name", name)
         if event_sink is not None and (not callable(event_sink) or asyncio.iscoroutinefunction(event_sink)):
             raise ConfigurationError("Team.event_sink must be a plain function; use a Plugin for an async observer")
-        if store is not None and not offers(store, SessionStore):
+        if store is not None and not is_implementing(store, SessionStore):
             raise ConfigurationError(f"Team.store must be a session store, such as SqliteStore, not {store!r:.80}")
         self.name = name
         self.members = _members(members)
@@ -166,7 +166,7 @@ class Team:
 
     def _prepare_member(self, agent: Agent) -> Agent:
         config = agent.config
-        heirs = heirs_beside(config.plugins, self._lineup.inheritable())
+        heirs = find_missing_heirs(config.plugins, self._lineup.inheritable())
         store = self.store or config.store
         if not heirs and store is config.store:
             return agent

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from glidepath._version import VERSION
 from glidepath._wire import Value, replace
 from glidepath.outcome import ConfigurationChange
-from glidepath.run.fingerprint import Fingerprint, differences
+from glidepath.run.fingerprint import Fingerprint, find_differences
 from glidepath.sessions.chain import SCHEMA
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ def team_differences(before: TeamFingerprint, now: TeamFingerprint) -> Iterator[
             old, new = (None if one is None else one.digest for one in (then, today))
             yield ConfigurationChange(what="member", name=member, before=old, now=new)
             continue
-        for change in differences(then, today):
+        for change in find_differences(then, today):
             yield replace(change, name=member if change.what in _OWN else f"{member}/{change.name}")
         had, has = before.capabilities.get(member, ()), now.capabilities.get(member, ())
         for name in sorted({*had, *has}):

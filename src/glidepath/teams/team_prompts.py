@@ -27,7 +27,7 @@ _VERDICT_FORM = (
 MAX_ARTIFACT = 32_000  # characters of one artifact in a prompt, as for a tool's result
 
 
-def safe(text: str) -> str:
+def make_safe_text(text: str) -> str:
     """Text that every provider accepts: whole characters, no NUL, limited length."""
     return trim(clean(text.replace("\0", "")), MAX_ARTIFACT)
 
@@ -44,25 +44,25 @@ def step_prompt(
     parts = [_goal(request)]
     if step.role is not None:
         parts.append(f"Your role: {step.role.name}. {step.role.instructions}".rstrip())
-    parts.append(f"Your step ({step.id}): {safe(step.description)}")
+    parts.append(f"Your step ({step.id}): {make_safe_text(step.description)}")
     frame = QuoteFrame()
     quoted = [_delivery(outcome, frame) for outcome in upstream]
     if previous.strip():
-        quoted.append(f"Your previous attempt:\n{frame.quote(safe(previous))}")
+        quoted.append(f"Your previous attempt:\n{frame.quote(make_safe_text(previous))}")
     if verdicts:
         lines = frame.quote(_reviews(verdicts))
         quoted.append(f"What the reviews of your attempts said; deal with every point:\n{lines}")
     if quoted:
         parts += [frame.rule, *quoted]
-    parts += [f"A note from the person in charge: {safe(note)}" for note in notes]
+    parts += [f"A note from the person in charge: {make_safe_text(note)}" for note in notes]
     parts.append("Deliver the finished result of your step, and nothing else.")
     return "\n\n".join(parts)
 
 
 def _goal(request: TeamExecutionRequest) -> str:
     """The words of the person who made the request."""
-    parts = [f"Goal of the team: {safe(request.goal)}"]
-    return "\n\n".join([*parts, *(f"{name}: {safe(text)}" for name, text in request.context.items())])
+    parts = [f"Goal of the team: {make_safe_text(request.goal)}"]
+    return "\n\n".join([*parts, *(f"{name}: {make_safe_text(text)}" for name, text in request.context.items())])
 
 
 def mark_untrusted(prompt: str, request: TeamExecutionRequest, origins: tuple[str, ...]) -> str | tuple[Message, ...]:
@@ -78,16 +78,18 @@ def mark_untrusted(prompt: str, request: TeamExecutionRequest, origins: tuple[st
 def _delivery(outcome: StepOutcome, frame: QuoteFrame) -> str:
     if outcome.state.delivered:
         degraded = " (degraded: it was not fully accepted)" if outcome.state.name == "DEGRADED" else ""
-        return f"Result of step {outcome.step_id}{degraded}:\n{frame.quote(safe(outcome.output))}"
-    why = f"\n{frame.quote(safe(outcome.reason))}" if outcome.reason else ""
+        return f"Result of step {outcome.step_id}{degraded}:\n{frame.quote(make_safe_text(outcome.output))}"
+    why = f"\n{frame.quote(make_safe_text(outcome.reason))}" if outcome.reason else ""
     return f"Step {outcome.step_id} delivered nothing ({outcome.state.name}). Do without it.{why}"
 
 
 def _reviews(verdicts: Sequence[EvaluationVerdict]) -> str:
     lines = []
     for number, verdict in enumerate(verdicts, 1):
-        lines.append(f"{number}. {verdict.outcome.name} (score {verdict.score:.2f}) {safe(verdict.feedback)}".rstrip())
-        lines += [f"   - {safe(suggestion)}" for suggestion in verdict.suggestions]
+        lines.append(
+            f"{number}. {verdict.outcome.name} (score {verdict.score:.2f}) {make_safe_text(verdict.feedback)}".rstrip()
+        )
+        lines += [f"   - {make_safe_text(suggestion)}" for suggestion in verdict.suggestions]
     return "\n".join(lines)
 
 
@@ -96,8 +98,8 @@ def plan_prompt(request: TeamExecutionRequest, members: Iterable[Member], max_st
     roles = [f"- {role.name}: {role.instructions}".rstrip(": ") for role in request.roles]
     people = [f"- {member.name}: {', '.join(sorted(member.capabilities)) or 'anything'}" for member in members]
     parts = [
-        f"Make a plan for this goal: {safe(request.goal)}",
-        *(f"{name}: {safe(text)}" for name, text in request.context.items()),
+        f"Make a plan for this goal: {make_safe_text(request.goal)}",
+        *(f"{name}: {make_safe_text(text)}" for name, text in request.context.items()),
         "\n".join(["Members and what they can do:", *people]),
         *(["\n".join(["Roles that can be given:", *roles])] if roles else []),
         f"Answer with JSON only, at most {max_steps} steps. A step may start when the steps it depends on are done:",
@@ -111,10 +113,10 @@ def repair_prompt(request: TeamExecutionRequest, answer: str, problem: str) -> s
     frame = QuoteFrame()
     return "\n\n".join(
         [
-            f"A plan for the goal {safe(request.goal)!r} cannot be used.",
+            f"A plan for the goal {make_safe_text(request.goal)!r} cannot be used.",
             frame.rule,
-            f"What is wrong with it:\n{frame.quote(safe(problem))}",
-            f"The plan:\n{frame.quote(safe(answer) or '(it was empty)')}",
+            f"What is wrong with it:\n{frame.quote(make_safe_text(problem))}",
+            f"The plan:\n{frame.quote(make_safe_text(answer) or '(it was empty)')}",
             "Answer with the corrected plan as JSON only, in the same form.",
         ]
     )
@@ -126,12 +128,12 @@ def judge_prompt(context: EvaluationContext, rubric: str) -> str:
     earlier = frame.quote(_reviews(context.prior_verdicts)) if context.prior_verdicts else ""
     parts = [
         f"You review the work of others. The risk of a mistake is {context.config.risk_profile.name}.",
-        *([f"Goal of the team: {safe(context.goal)}"] if context.goal else []),
-        f"The step: {safe(context.step.description)}",
-        *([f"What counts: {safe(rubric)}"] if rubric else []),
+        *([f"Goal of the team: {make_safe_text(context.goal)}"] if context.goal else []),
+        f"The step: {make_safe_text(context.step.description)}",
+        *([f"What counts: {make_safe_text(rubric)}"] if rubric else []),
         frame.rule,
         *([f"Earlier reviews of it:\n{earlier}"] if earlier else []),
-        f"The work, attempt {context.attempt}:\n{frame.quote(safe(context.artifact))}",
+        f"The work, attempt {context.attempt}:\n{frame.quote(make_safe_text(context.artifact))}",
         _VERDICT_FORM,
     ]
     return "\n\n".join(parts)

@@ -196,11 +196,11 @@ class _VirtualSelector(selectors.DefaultSelector):
         return ready
 
     def _give_up(self, why: str) -> NoReturn:
-        waiting = [f"  {line}" for line in sorted(map(where_it_waits, asyncio.all_tasks(self._loop)))]
+        waiting = [f"  {line}" for line in sorted(map(describe_wait, asyncio.all_tasks(self._loop)))]
         raise VirtualTimeError("\n".join([f"{why}; pending tasks:", *(waiting or ["  none"])]))
 
 
-def where_it_waits(task: Task[Any]) -> str:
+def describe_wait(task: Task[Any]) -> str:
     """The task's name and the innermost visible line at which it waits."""
     place = "an unknown place"
     awaited: Any = task.get_coro()

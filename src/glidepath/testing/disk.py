@@ -213,11 +213,11 @@ class _Inode:
         if self.is_mapped:
             return chance.randbytes(self.size)
         content = bytearray(self.content)
-        _write_all(content, _survivors([one for _, one in self.unsynced], cut.mode, chance))
+        _write_all(content, _choose_survivors([one for _, one in self.unsynced], cut.mode, chance))
         return bytes(content)
 
 
-def _survivors(unsynced: list[DiskOperation], mode: str, chance: Random) -> Sequence[DiskOperation]:
+def _choose_survivors(unsynced: list[DiskOperation], mode: str, chance: Random) -> Sequence[DiskOperation]:
     """Which of the operations that nobody synced are on the disk."""
     if mode == "lost" or not unsynced:
         return ()

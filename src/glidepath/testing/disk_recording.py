@@ -135,7 +135,7 @@ class _Reader:
             thread = self._process[thread]
         return thread
 
-    def _inside(self, path: str) -> str | None:
+    def _path_inside_store(self, path: str) -> str | None:
         """The path below the store's folder; None for any other."""
         path = os.path.normpath(path)
         if path == self._root:
@@ -161,7 +161,7 @@ class _Reader:
             if path == self._marks and call == "write":
                 for line in _data(arguments)[:result].decode(errors="replace").splitlines():
                     self._disk.mark(line)
-            elif (inside := self._inside(path)) is not None:
+            elif (inside := self._path_inside_store(path)) is not None:
                 self._change(owner, found[1], inside, call, arguments, result, began)
 
     def _cwd(self, owner: str) -> str:
@@ -170,7 +170,7 @@ class _Reader:
         return self._folder.get(owner, self._start)
 
     def _open(self, owner: str, call: str, arguments: str, fd: str) -> None:
-        path = self._inside(next(self._paths(owner, arguments)))
+        path = self._path_inside_store(next(self._paths(owner, arguments)))
         if path is None:
             return
         if "O_CREAT" in arguments or call == "creat":
@@ -189,7 +189,7 @@ class _Reader:
             yield os.path.join(start, _name(text))  # noqa: PTH118
 
     def _rename(self, owner: str, call: str, arguments: str) -> None:
-        inside = [self._inside(path) for path in self._paths(owner, arguments)]
+        inside = [self._path_inside_store(path) for path in self._paths(owner, arguments)]
         if all(path is None for path in inside):
             return
         path, target = inside[0], inside[-1]
@@ -207,12 +207,12 @@ class _Reader:
 
     def _touch(self, owner: str, call: str, arguments: str) -> None:
         if call == "truncate":
-            path = self._inside(next(self._paths(owner, arguments)))
+            path = self._path_inside_store(next(self._paths(owner, arguments)))
             if path is not None:
                 self._disk.truncate(path, int(arguments.rpartition(", ")[2]))
         elif "MAP_SHARED" in arguments and "PROT_WRITE" in arguments:
             mapped = re.search(r"\d+<((?:\\x[0-9a-f]{2})*)>", arguments)
-            path = None if mapped is None else self._inside(_name(mapped[1]))
+            path = None if mapped is None else self._path_inside_store(_name(mapped[1]))
             if path is not None:
                 self._disk.map(path)
 

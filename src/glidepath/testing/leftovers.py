@@ -41,7 +41,7 @@ def live_work(before: Work, *, abandoned: Collection[str | int] = ()) -> list[st
 
     Names are matched as shell patterns (`asyncio_*`). The task that asks is never in the list.
     """
-    return _tasks(before, abandoned) + _others(before, abandoned)
+    return _tasks(before, abandoned) + _list_threads_and_processes(before, abandoned)
 
 
 @asynccontextmanager
@@ -55,7 +55,7 @@ async def no_leftovers(*, abandoned: Collection[str | int] = (), grace: float = 
     yield before
     left = _tasks(before, abandoned)
     deadline = time.monotonic() + grace
-    while slow := _others(before, abandoned):
+    while slow := _list_threads_and_processes(before, abandoned):
         if time.monotonic() > deadline:
             break
         time.sleep(_POLL)  # noqa: ASYNC251 - real time must pass, even on a virtual loop
@@ -72,7 +72,7 @@ def _tasks(before: Work, abandoned: Collection[str | int]) -> list[str]:
     return sorted(f"task {task.get_name()}: {task.get_coro()!r}" for task in tasks)
 
 
-def _others(before: Work, abandoned: Collection[str | int]) -> list[str]:
+def _list_threads_and_processes(before: Work, abandoned: Collection[str | int]) -> list[str]:
     now = work()
     names = [thread.name for thread in now.threads - before.threads if thread.is_alive()]
     pids = sorted(pid for pid in now.processes - before.processes if pid not in abandoned)

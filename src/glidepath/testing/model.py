@@ -125,7 +125,7 @@ class ScriptedModel:
                 await asyncio.get_running_loop().create_future()
             complete = True
             if turn.error is not None:
-                raise _fresh(turn.error)
+                raise _make_fresh_error(turn.error)
             if turn.stop_reason is not None:
                 yield StreamEnd(stop_reason=turn.stop_reason, usage=self._report_usage(turn, request, said))
         except Exception:
@@ -235,7 +235,7 @@ async def _pause(seconds: float) -> None:
         await asyncio.sleep(seconds)
 
 
-def _fresh(error: BaseException | type[BaseException]) -> BaseException:
+def _make_fresh_error(error: BaseException | type[BaseException]) -> BaseException:
     # The same object may be raised many times: without this its traceback would grow each time.
     return error.with_traceback(None) if isinstance(error, BaseException) else error()
 

@@ -51,7 +51,7 @@ class _Check:
         elif isinstance(message, UserMessage | SystemMessage):
             missing = [call.id for call in self._open if call.id not in self._pending]
             if missing:
-                self._say(position, f"a {message.role} message comes before the results of {', '.join(missing)}")
+                self._add_error(position, f"a {message.role} message comes before the results of {', '.join(missing)}")
 
     def close(self, *, last: bool) -> None:
         for call in self._open:
@@ -64,15 +64,15 @@ class _Check:
         if call_id in waiting:
             first = next(other for other in waiting if other == call_id or other not in self._pending)
             if first != call_id:
-                self._say(position, f"the result of {call_id} comes before the result of {first}")
+                self._add_error(position, f"the result of {call_id} comes before the result of {first}")
             del self._open[waiting.index(call_id)]
             self._answered.add(call_id)
         elif call_id in self._answered:
-            self._say(position, f"a second result for {call_id}")
+            self._add_error(position, f"a second result for {call_id}")
         elif self._unseen:
             self._answered.add(call_id)
         else:
-            self._say(position, f"a result for {call_id}, which the last reply did not call")
+            self._add_error(position, f"a result for {call_id}, which the last reply did not call")
 
-    def _say(self, position: int, what: str) -> None:
+    def _add_error(self, position: int, what: str) -> None:
         self.errors.append(f"message {position}: {what}")

@@ -87,7 +87,7 @@ class EventRecorder:
         `...` matches any number of lines, even none. A line that ends with `...` matches every line with that prefix.
         """
         actual = self.compact()
-        if not _matches(lines, actual):
+        if not _is_match(lines, actual):
             wanted = ["..." if line is ... else line for line in lines]
             diff = difflib.unified_diff(wanted, actual, "expected", "happened", n=len(actual), lineterm="")
             raise AssertionError(_block("the events are not as expected:", diff))
@@ -121,11 +121,11 @@ def _block(title: str, lines: Iterable[str]) -> str:
     return "\n".join([title, *(f"  {line}" for line in lines)])
 
 
-def _same(pattern: str, line: str) -> bool:
+def _is_same_line(pattern: str, line: str) -> bool:
     return line == pattern or (pattern.endswith("...") and line.startswith(pattern.removesuffix("...")))
 
 
-def _matches(patterns: Sequence[str | EllipsisType], lines: Sequence[str]) -> bool:
+def _is_match(patterns: Sequence[str | EllipsisType], lines: Sequence[str]) -> bool:
     """Match as a shell would: on a mismatch the last `...` takes one more line."""
     at = line = 0
     gap: tuple[int, int] | None = None
@@ -133,7 +133,7 @@ def _matches(patterns: Sequence[str | EllipsisType], lines: Sequence[str]) -> bo
         pattern = patterns[at] if at < len(patterns) else None
         if pattern is ...:
             at, gap = at + 1, (at + 1, line)
-        elif pattern is not None and _same(pattern, lines[line]):
+        elif pattern is not None and _is_same_line(pattern, lines[line]):
             at, line = at + 1, line + 1
         elif gap is not None:
             gap = (gap[0], gap[1] + 1)
@@ -154,7 +154,7 @@ def compact_line(event: Event) -> str:
 
 def _json(value: object) -> str:
     try:
-        text = json.dumps(_wire.plain(value), ensure_ascii=False)
+        text = json.dumps(_wire.to_plain_data(value), ensure_ascii=False)
     except TypeError:
         text = repr(value)
     return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."

@@ -18,7 +18,7 @@ from typing import Any, Generic, NoReturn, TypeVar, TypeVarTuple, Unpack
 
 from glidepath._wire import Value
 from glidepath.run.asyncio_privates import run_handle, set_running
-from glidepath.testing.clock import where_it_waits
+from glidepath.testing.clock import describe_wait
 
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
@@ -196,7 +196,7 @@ class _ChoosingLoop(asyncio.AbstractEventLoop):
         return choice
 
     def _give_up(self) -> NoReturn:
-        waiting = [f"  {line}" for line in sorted(map(where_it_waits, asyncio.all_tasks(self)))]
+        waiting = [f"  {line}" for line in sorted(map(describe_wait, asyncio.all_tasks(self)))]
         raise ScheduleError("\n".join(["stuck: nothing is ready and no timer is set; pending tasks:", *waiting]))
 
     def run_forever(self) -> None:

@@ -98,7 +98,7 @@ def run(job: dict[str, Any]) -> bytes:
         raise
     except BaseException as error:
         text, trace = _text(error)[:_MAX_MESSAGE], _trace(error)
-        return pickle.dumps(("error", type(error).__name__, text, trace, _kind(error), _place(error)))
+        return pickle.dumps(("error", type(error).__name__, text, trace, _error_kind_of(error), _place(error)))
 
 
 def _text(error: BaseException) -> str:
@@ -123,7 +123,7 @@ def _place(error: BaseException) -> str:
     return "" if step is None else f"{step.tb_frame.f_globals.get('__name__')}:{step.tb_lineno}"
 
 
-def _kind(error: BaseException) -> str:
+def _error_kind_of(error: BaseException) -> str:
     """Which of our own errors it is, by name: glidepath need not be importable here."""
     ours = {base.__name__ for base in type(error).__mro__ if base.__module__ == "glidepath.errors"}
     return "fatal" if "FatalToolError" in ours else "tool" if "ToolError" in ours else "other"

@@ -14,7 +14,7 @@ _MAX_NAME = 80
 _EXCERPT = 30
 
 
-def closest(name: str, names: Iterable[str]) -> str | None:
+def find_closest(name: str, names: Iterable[str]) -> str | None:
     """The name among `names` that `name` most likely meant, or None."""
     wanted = _normalize_name(name[:_MAX_NAME])
     folded: dict[str, str] = {}
@@ -40,7 +40,7 @@ def unknown_tool_message(name: str, available: Sequence[str], *, hidden: bool = 
     if not available:
         said.append("No tools are available now: answer in plain text.")
         return " ".join(said)
-    match = closest(name, available)
+    match = find_closest(name, available)
     if match is not None:
         said.append(f"Did you mean {match!r}?")
     listed = list(available[:MAX_LISTED])
@@ -54,10 +54,10 @@ def unknown_tool_message(name: str, available: Sequence[str], *, hidden: bool = 
 def explain_malformed_arguments(text: str) -> str:
     """Tell the model what is wrong with the JSON of its arguments, where, and how to send them again."""
     again = "Call the tool again with its arguments as one complete JSON object."
-    return f"The arguments of this call could not be read: {_fault(text)}. {again}"
+    return f"The arguments of this call could not be read: {_explain_json_fault(text)}. {again}"
 
 
-def _fault(text: str) -> str:
+def _explain_json_fault(text: str) -> str:
     import json
 
     if not text.strip():

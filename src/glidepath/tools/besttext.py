@@ -45,7 +45,7 @@ def best_text(value: object) -> str:
     return f"{clean(text)}\n[shown as text: {kinds}]" if kinds else clean(text)
 
 
-def finite(value: object) -> bool:
+def is_finite(value: object) -> bool:
     """Whether JSON can express every number in plain data; infinity and NaN would silently become null."""
     waiting, seen = [value], 0
     while waiting and seen < MOST_ITEMS:
@@ -114,9 +114,9 @@ class _Reader:
         if hasattr(type(value), "dtype"):  # an array or a scalar of numpy
             return self._array(value, depth)
         if isinstance(value, abc.Mapping):
-            return {self._key(key): self.plain(value[key], below) for key in self._some(value)}
+            return {self._key(key): self.plain(value[key], below) for key in self._take_some(value)}
         if isinstance(value, abc.Collection) and not isinstance(value, bytes | bytearray | memoryview):
-            return [self.plain(item, below) for item in self._some(value)]
+            return [self.plain(item, below) for item in self._take_some(value)]
         if has_dump(value):
             return self.plain(value.model_dump(), below)  # type: ignore[attr-defined]
         if hasattr(type(value), "__dataclass_fields__"):
@@ -131,7 +131,7 @@ class _Reader:
         made = value.tolist() if callable(getattr(value, "tolist", None)) else value.item()
         return self.as_text(value, depth) if made is value else self.plain(made, depth + 1)
 
-    def _some(self, items: Iterable[Any]) -> list[Any]:
+    def _take_some(self, items: Iterable[Any]) -> list[Any]:
         some = list(islice(items, self._left + 1))
         if len(some) > self._left:
             self.kinds[f"only the first {pluralize(self._left, 'item')}"] = None
@@ -144,16 +144,16 @@ class _Reader:
             return clean(key)
         if type(key) is int:
             return str(key)
-        return str(self._mark_kind(f"keys of type {type_name_of(key)}", self._words(key)))
+        return str(self._mark_kind(f"keys of type {type_name_of(key)}", self._describe_value(key)))
 
     def as_text(self, value: object, depth: int = 0) -> str:
         """The value's own text."""
         self.whole = self.whole or not depth
-        return str(self._mark_kind(type_name_of(value), self._words(value)))
+        return str(self._mark_kind(type_name_of(value), self._describe_value(value)))
 
     @staticmethod
-    def _words(value: object) -> str:
-        for say in (_own_words, repr):
+    def _describe_value(value: object) -> str:
+        for say in (_to_own_text, repr):
             try:
                 return trim(re.sub(_ADDRESS, "", say(value)), LONGEST)
             except CONTAINED:
@@ -165,5 +165,5 @@ class _Reader:
         return text
 
 
-def _own_words(value: object) -> str:
+def _to_own_text(value: object) -> str:
     return f"{type(value).__name__}: {value}" if isinstance(value, BaseException) else str(value)

@@ -10,8 +10,8 @@ from typing import Any, Self, TypeGuard
 from glidepath import _wire
 from glidepath.errors import ToolError, describe_error
 from glidepath.tools import bridge
-from glidepath.tools.advice import closest
-from glidepath.tools.schema import accepts_null, nests_defaults, parameters_schema, scalar_type, usage
+from glidepath.tools.advice import find_closest
+from glidepath.tools.schema import accepts_null, describe_usage, nests_defaults, parameters_schema, scalar_type
 from glidepath.tools.signature import REQUIRED, Parameter
 from glidepath.tools.text import shorten
 
@@ -66,7 +66,7 @@ class Bound(_wire.Record, eq=False):
         """The same as immutable JSON; a `ToolCall` accepts it as arguments."""
         return _wire.Raw(self.data)
 
-    def intact(self) -> bool:
+    def is_intact(self) -> bool:
         """False when `arguments` were changed in place; they are then restored."""
         if self._arguments is None:
             return True
@@ -141,8 +141,8 @@ class SignatureBinder(Binder):
 
     def _problems(self, arguments: object, error: BaseException) -> list[str]:
         if not isinstance(arguments, Mapping):
-            return [_not_an_object(arguments)]
-        problems = _wrong_names(arguments, self._kinds, self.schema.get("required", ()))
+            return [_explain_not_an_object(arguments)]
+        problems = _find_wrong_names(arguments, self._kinds, self.schema.get("required", ()))
         for name in [name for name in self._kinds if name in arguments]:
             only = _wire.define("Argument", [(name, self._kinds[name])])
             try:
@@ -189,8 +189,8 @@ class SchemaBinder(Binder):
 
     def _problems(self, arguments: object) -> list[str]:
         if not isinstance(arguments, Mapping):
-            return [_not_an_object(arguments)]
-        problems = _wrong_names(arguments, self._properties if self._closed else arguments, self._required)
+            return [_explain_not_an_object(arguments)]
+        problems = _find_wrong_names(arguments, self._properties if self._closed else arguments, self._required)
         for name, shown in self._properties.items():
             if name in arguments and not _has_type(arguments[name], shown):
                 got = type(arguments[name]).__name__
@@ -274,15 +274,15 @@ def _encode_arguments(arguments: object) -> bytes:
 # --- saying what is wrong ---------------------------------------------------------------------------------------
 
 
-def _not_an_object(arguments: object) -> str:
+def _explain_not_an_object(arguments: object) -> str:
     return f"Expected one JSON object, got `{type(arguments).__name__}`"
 
 
-def _wrong_names(arguments: Mapping[Any, Any], known: Mapping[str, Any], required: Sequence[str]) -> list[str]:
+def _find_wrong_names(arguments: Mapping[Any, Any], known: Mapping[str, Any], required: Sequence[str]) -> list[str]:
     problems = [f"missing required field {name!r}" for name in required if name not in arguments]
     for name in [name for name in arguments if name not in known][:_MAX_PROBLEMS]:
         shown = repr(shorten(str(name), 80))
-        meant = closest(str(name), known)
+        meant = find_closest(str(name), known)
         problems.append(f"unknown field {shown}" + (f" (did you mean {meant!r}?)" if meant else ""))
     return problems
 
@@ -302,5 +302,5 @@ def _arguments_error(name: str, problems: Sequence[str], schema: Mapping[str, An
     if len(problems) > len(shown):
         shown.append(f"and {len(problems) - len(shown)} more")
     lines = "".join(f"\n- {problem}" for problem in shown)
-    again = f"Call {name} again with one JSON object: {shorten(usage(schema), 2000)}"
+    again = f"Call {name} again with one JSON object: {shorten(describe_usage(schema), 2000)}"
     return ArgumentsError(f"The arguments of {name} are not valid, so it did not run:{lines}\n{again}", shown)

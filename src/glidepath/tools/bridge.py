@@ -27,7 +27,7 @@ def build(kind: Any, value: object) -> Any:
         except KeyboardInterrupt:
             raise
         except BaseException as error:
-            raise ValueError(_readable(error)) from error
+            raise ValueError(_describe_error(error)) from error
     if not isinstance(value, str):
         raise TypeError(f"Expected `str`, got `{type(value).__name__}`")
     if "\0" in value:
@@ -83,7 +83,7 @@ def describe(kind: Any) -> dict[str, Any]:
     raise NotImplementedError(f"{getattr(kind, '__name__', kind)} has no JSON Schema")
 
 
-def _readable(error: BaseException) -> str:
+def _describe_error(error: BaseException) -> str:
     """A pydantic error without its links and repeated input; any other error as type and text."""
     try:
         faults = error.errors()  # type: ignore[attr-defined]

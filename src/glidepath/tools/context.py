@@ -187,11 +187,11 @@ class ToolContext(Generic[DepsT]):
                 return  # a callback is already scheduled: it delivers everything that waits
             self._asked = True
         try:
-            self._loop.call_soon_threadsafe(self._tell)
+            self._loop.call_soon_threadsafe(self._deliver_reports)
         except RuntimeError:  # the loop is closed: nobody is listening
             return
 
-    def _tell(self) -> None:
+    def _deliver_reports(self) -> None:
         """On the loop: deliver the reports of other threads. The flag goes first, so that no report is missed."""
         self._asked = False
         untold: Any = self._untold
@@ -203,7 +203,7 @@ class ToolContext(Generic[DepsT]):
             self._host.report(self.call_id, self.tool_name, progress, *([dropped] if dropped else ()))
         if untold:
             self._asked = True
-            self._loop.call_soon(self._tell)  # type: ignore[union-attr]
+            self._loop.call_soon(self._deliver_reports)  # type: ignore[union-attr]
 
     async def transact(self, work: Callable[[Any], Awaitable[Any]]) -> Any:
         """For the runtime: do the work of a transactional tool, whose result is committed with it."""

@@ -15,7 +15,7 @@ from glidepath.tools.binding import Binder, Bound, SchemaBinder, SignatureBinder
 from glidepath.tools.context import ToolContext
 from glidepath.tools.options import Isolation, RunOptions, ToolOptions, check_name, check_options
 from glidepath.tools.progress import drain, settle, step_generator
-from glidepath.tools.signature import Signature, innermost, read_signature
+from glidepath.tools.signature import Signature, find_innermost_function, read_signature
 from glidepath.tools.threads import run_in_thread
 
 if TYPE_CHECKING:
@@ -120,7 +120,7 @@ class Tool:
         if not callable(fn) or isinstance(fn, type):
             raise ConfigurationError(f"a tool is made from a function, got {fn!r}: decorate a function or a method")
         if given["name"] is None:
-            own = getattr(innermost(fn), "__name__", None)
+            own = getattr(find_innermost_function(fn), "__name__", None)
             given["name"] = type(fn).__name__ if own in (None, "__call__") else own
             check_name(given["name"])
         try:
@@ -130,7 +130,7 @@ class Tool:
             raise ConfigurationError(f"tool {given['name']!r}: {error}") from error
         self = cls.__new__(cls)
         self._fill(fn, given, binder, signature)
-        _tell_of_gaps(self, signature)
+        _log_missing_descriptions(self, signature)
         return self
 
     def _fill(self, fn: Callable[..., Any], given: dict[str, Any], binder: Binder, signature: Signature) -> None:
@@ -167,7 +167,7 @@ class Tool:
         run = None if direct else self._runner(fn)
         fields["_run"] = self._refuse if self._unbound else run
         fields["plain"] = fields["_run"] is None and not self.wants_context
-        inner = innermost(fn)
+        inner = find_innermost_function(fn)
         fields["__wrapped__"] = fn
         fields["__name__"] = getattr(inner, "__name__", self.name)
         fields["__qualname__"] = getattr(inner, "__qualname__", self.name)
@@ -217,14 +217,14 @@ class Tool:
             return self.fn(**values)  # type: ignore[no-any-return]
         return self._run(values, context)
 
-    def _with(self, **changes: object) -> Tool:
+    def _copy_with(self, **changes: object) -> Tool:
         other = object.__new__(type(self))
         other.__dict__.update(self.__dict__, **changes)
         return other
 
-    def _distinct(self, **changes: object) -> Tool:
+    def _copy_with_own_breaker(self, **changes: object) -> Tool:
         """A changed copy with its own circuit breaker."""
-        other = self._with(**changes)
+        other = self._copy_with(**changes)
         other.__dict__.pop("breaker", None)
         return other
 
@@ -233,31 +233,35 @@ class Tool:
         check_name(name)
         spec = _wire.replace(self.spec, name=name)
         origins = (name,) if self.untrusted else ()
-        return self._distinct(name=name, spec=spec, origins=origins).checked_by(self._binder.with_name(name))
+        return self._copy_with_own_breaker(name=name, spec=spec, origins=origins).checked_by(
+            self._binder.with_name(name)
+        )
 
     def checked_by(self, binder: Binder) -> Tool:
         """The same tool, its arguments checked by another binder."""
         short = {"bind": binder.bind} if "bind" in self.__dict__ else {}
-        return self._with(_binder=binder, _bind=binder.bind, **short)
+        return self._copy_with(_binder=binder, _bind=binder.bind, **short)
 
     def asking_back(self) -> Tool:
         """The same tool, which may ask a person in the middle of a call by raising `NeedsInput`."""
-        return self._with(asks_back=True)
+        return self._copy_with(asks_back=True)
 
     def making_calls(self, hands: Sequence[Tool] = ()) -> Tool:
         """The same tool, which may have other tools called in the middle of a call by raising `NeedsCalls`.
 
         Only this tool may call `hands`. Each of its steps runs in its own task.
         """
-        return self._with(makes_calls=True, hands=tuple(hands), isolation="task")
+        return self._copy_with(makes_calls=True, hands=tuple(hands), isolation="task")
 
     def overlapping(self) -> Tool:
         """The same tool, which may run beside others under `ExecutionMode.AUTO` and still uses a slot of the cap."""
-        return self._with(overlaps=True)
+        return self._copy_with(overlaps=True)
 
     def answering(self, run: Runner) -> Tool:
         """The same tool with another body, such as the answers of a recorded run."""
-        return self._distinct(_run=run, isolation="inline", wants_context=True, plain=False, deps_type=None)
+        return self._copy_with_own_breaker(
+            _run=run, isolation="inline", wants_context=True, plain=False, deps_type=None
+        )
 
     def __call__(self, *args: object, **kwargs: object) -> Any:
         """Call the plain function, as if it were not a tool."""
@@ -266,7 +270,7 @@ class Tool:
     def __get__(self, instance: object, owner: type | None = None) -> Tool:
         if instance is None or not self._unbound:
             return self
-        bound = self._distinct(_unbound=False)
+        bound = self._copy_with_own_breaker(_unbound=False)
         bound._take(self.fn.__get__(instance, owner))  # noqa: SLF001 - a copy of this object
         return bound
 
@@ -309,7 +313,7 @@ def tool(fn: Callable[..., Any] | None = None, /, **options: object) -> Tool | C
     return Tool.from_function(fn, options)
 
 
-def _tell_of_gaps(made: Tool, signature: Signature) -> None:
+def _log_missing_descriptions(made: Tool, signature: Signature) -> None:
     """Log, once for each function, what the model is not told about a tool."""
     where = (getattr(made.fn, "__module__", ""), getattr(made.fn, "__qualname__", made.name))
     gaps = [f"parameter {name!r} has no annotation" for name in signature.unannotated]

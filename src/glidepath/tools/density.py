@@ -38,7 +38,7 @@ _RANGES = (
 )
 
 
-def _kinds() -> bytes:
+def _make_kind_table() -> bytes:
     """The kind of every byte: the first range that has it, unless it is a blank."""
     kinds = bytearray(256)
     for start, end, kind in reversed(_RANGES):
@@ -48,12 +48,12 @@ def _kinds() -> bytes:
     return bytes(kinds)
 
 
-_KINDS = _kinds()
+_KINDS = _make_kind_table()
 _FEW_BYTES, _MOST_BYTES = 2_048, 4 * _CHUNK
 
 
 @cache
-def _everywhere(size: int) -> tuple[int, ...]:
+def _repeat_kind_bits(size: int) -> tuple[int, ...]:
     """Each kind as a number that has its bit in every one of `size` bytes; the large ones are made when needed."""
     return tuple([int.from_bytes(bytes([1 << bit]) * size, "little") for bit in range(7)])
 
@@ -66,17 +66,17 @@ def text_tokens(text: str) -> int:
         data = text.encode()
         if size > _SMALL:  # prose is as `_is_prose` knows it, too
             if len(data.translate(None, _PLAIN)) * _PLAIN_SHARE >= size:
-                return _tokens(data)
-            return least if (data.count(b" ") + data.count(b"\n")) * _WORD > size else _tokens(data)
+                return _estimate_tokens(data)
+            return least if (data.count(b" ") + data.count(b"\n")) * _WORD > size else _estimate_tokens(data)
         if size <= _SHORT:
             return least
         others = len(data.translate(None, _PLAIN))  # a closer look would cost more than it is worth
         tokens = others + (size - others) // 10
         return tokens if tokens > least else least  # noqa: FURB136 - quicker
     if size <= _CHUNK:
-        return _tokens(text.encode("utf-8", "surrogatepass"))
+        return _estimate_tokens(text.encode("utf-8", "surrogatepass"))
     starts = range(0, size, _CHUNK)
-    return sum([_tokens(text[start : start + _CHUNK].encode("utf-8", "surrogatepass")) for start in starts])
+    return sum([_estimate_tokens(text[start : start + _CHUNK].encode("utf-8", "surrogatepass")) for start in starts])
 
 
 def result_tokens(tool_name: str, text: str) -> int:
@@ -96,7 +96,7 @@ def dense_tokens(text: str) -> int:
     tokens = 0
     for start in range(0, len(text), _CHUNK):
         data = text[start : start + _CHUNK].encode("utf-8", "surrogatepass")
-        tokens += 0 if _is_prose(data, len(data)) else _dense(data, len(data))
+        tokens += 0 if _is_prose(data, len(data)) else _estimate_dense_tokens(data, len(data))
     return tokens
 
 
@@ -110,19 +110,19 @@ def _is_prose(data: bytes, size: int) -> bool:
     return data.count(data[:1]) * 2 >= size and data[:2] == data[1:3]  # one that is repeated is cheap
 
 
-def _variety(data: bytes) -> int:
+def _count_variety(data: bytes) -> int:
     """How many different characters there are, at the beginning or the end."""
     return min(len({*data[:_LEAST_BLOB]}), len({*data[-_LEAST_BLOB:]}))
 
 
-def _tokens(data: bytes) -> int:
+def _estimate_tokens(data: bytes) -> int:
     size = len(data)
     least = (size + 2) // BYTES_PER_TOKEN
-    return least if _is_prose(data, size) else max(least, _dense(data, size))
+    return least if _is_prose(data, size) else max(least, _estimate_dense_tokens(data, size))
 
 
-def _dense(data: bytes, size: int) -> int:
-    every_lower, every_upper, every_digit, every_sign, every_blank, every_symbol, every_emoji = _everywhere(
+def _estimate_dense_tokens(data: bytes, size: int) -> int:
+    every_lower, every_upper, every_digit, every_sign, every_blank, every_symbol, every_emoji = _repeat_kind_bits(
         _FEW_BYTES if size <= _FEW_BYTES else _MOST_BYTES
     )
     kinds = int.from_bytes(data.translate(_KINDS), "little")
@@ -146,6 +146,6 @@ def _dense(data: bytes, size: int) -> int:
     others = size - lower - upper - digits - signs - blanks
     if others:  # bytes outside ASCII: emoji and symbols take two tokens and more
         hundredths += others * 34 + (kinds & every_symbol).bit_count() * 100 + (kinds & every_emoji).bit_count() * 145
-    elif size >= _LEAST_BLOB and (size - lower - upper) * _WORD < size and _variety(data) > _FEW:
+    elif size >= _LEAST_BLOB and (size - lower - upper) * _WORD < size and _count_variety(data) > _FEW:
         hundredths = max(hundredths, size * 57)  # very long runs of letters, which are not words
     return -(-hundredths // 100)

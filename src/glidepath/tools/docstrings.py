@@ -26,12 +26,12 @@ def read_docstring(text: str | None) -> tuple[str, dict[str, str]]:
     while at < len(lines):
         line = lines[at]
         if line[:1] == ":" and (field := re.match(_SPHINX, line)):
-            at = _sphinx(lines, at, field, found)
+            at = _read_sphinx_field(lines, at, field, found)
         elif at + 1 < len(lines) and re.match(_NUMPY, line) and re.match(_RULE, lines[at + 1]):
-            at = _numpy(lines, at + 2, found)
+            at = _read_numpy_block(lines, at + 2, found)
         # "Parameters:" at the end of an ordinary sentence has no indented block below it.
         elif re.match(_GOOGLE, line) and next((_indent(one) > 0 for one in lines[at + 1 :] if one.strip()), False):
-            at = _google(lines, at + 1, found)
+            at = _read_google_block(lines, at + 1, found)
         else:
             body.append(line.rstrip())
             at += 1
@@ -45,7 +45,7 @@ def _indent(line: str) -> int:
     return len(line) - len(line.lstrip())
 
 
-def _google(lines: list[str], at: int, found: dict[str, str]) -> int:
+def _read_google_block(lines: list[str], at: int, found: dict[str, str]) -> int:
     """Read an indented block of `name (type): text` entries; returns the first line after it."""
     level = next(_indent(line) for line in lines[at:] if line.strip())
     name = ""
@@ -61,7 +61,7 @@ def _google(lines: list[str], at: int, found: dict[str, str]) -> int:
     return at
 
 
-def _numpy(lines: list[str], at: int, found: dict[str, str]) -> int:
+def _read_numpy_block(lines: list[str], at: int, found: dict[str, str]) -> int:
     """Read `name : type` lines with indented text below each; returns the first line of the next section."""
     names: list[str] = []
     while at < len(lines):
@@ -81,7 +81,7 @@ def _numpy(lines: list[str], at: int, found: dict[str, str]) -> int:
     return at
 
 
-def _sphinx(lines: list[str], at: int, field: re.Match[str], found: dict[str, str]) -> int:
+def _read_sphinx_field(lines: list[str], at: int, field: re.Match[str], found: dict[str, str]) -> int:
     """Read one `:param type name: text` with its indented continuation; `:type:` is dropped, the schema has it."""
     said = [field[3].strip()]
     at += 1

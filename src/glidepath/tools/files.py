@@ -36,7 +36,7 @@ def file_tokens(file: FileBlock) -> int:
     if kind == "video":
         return LEAST + _VIDEO * (1 + len(data) // _VIDEO_BYTES)
     if data.startswith(b"%PDF"):
-        return LEAST + _PAGE * pages(data)
+        return LEAST + _PAGE * count_pages(data)
     if data.startswith(b"PK"):
         return LEAST + _UNPACKED * len(data)
     return LEAST + text_tokens(data.decode("utf-8", "replace"))
@@ -51,7 +51,7 @@ def _seconds(data: bytes) -> int:
     return 1 + len(data) // _SOUND_BYTES
 
 
-def pages(data: bytes) -> int:
+def count_pages(data: bytes) -> int:
     """The pages of a PDF; if they cannot be counted, the most its size allows."""
     counted = _count_pages(data)
     left = _MOST_UNPACKED

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
 from glidepath.errors import ConfigurationError, short_repr
 from glidepath.setting import check_int, check_seconds
-from glidepath.tools.advice import closest
+from glidepath.tools.advice import find_closest
 from glidepath.tools.text import shorten
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ def check_options(options: Mapping[str, Any]) -> dict[str, Any]:
     """All options with defaults filled in; raises `ConfigurationError` naming the wrong option and the fix."""
     for name in options:
         if name not in _DEFAULTS:
-            meant = closest(name, _DEFAULTS)
+            meant = find_closest(name, _DEFAULTS)
             hint = f"did you mean {meant!r}?" if meant else f"the options are {', '.join(_DEFAULTS)}"
             raise ConfigurationError(f"unknown tool option {name!r}: {hint}")
     given = {**_DEFAULTS, **options}

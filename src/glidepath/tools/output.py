@@ -41,7 +41,7 @@ class Output:
         The answer may be the JSON alone, or contain it in a fenced block or among other text.
         """
         problem = ""
-        for candidate in _candidates(text):
+        for candidate in _iterate_candidates(text):
             try:
                 value = self._read(candidate)
                 bridge.fill(value)
@@ -91,7 +91,7 @@ def _schema(kind: Any) -> dict[str, Any]:
     return written
 
 
-def _candidates(text: str) -> Iterator[str]:
+def _iterate_candidates(text: str) -> Iterator[str]:
     stripped = text.strip().removeprefix("\ufeff")
     if stripped.startswith("{"):
         yield stripped

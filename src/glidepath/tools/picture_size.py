@@ -24,7 +24,7 @@ def picture_tokens(image: ImageBlock) -> int:
     data = image.data
     if not data:
         return _MOST if image.url else LEAST_PICTURE_TOKENS
-    size = pixels(data)
+    size = read_pixel_size(data)
     area = len(data) * _PIXELS_PER_BYTE if size is None else size[0] * size[1]
     return max(LEAST_PICTURE_TOKENS, min(_MOST, _FIXED + area // _PIXELS_PER_TOKEN))
 
@@ -65,7 +65,7 @@ def small_enough(content: Any, image: int, file: int, together: int) -> Any:
     return tuple(blocks)
 
 
-def pixels(data: bytes) -> tuple[int, int] | None:
+def read_pixel_size(data: bytes) -> tuple[int, int] | None:
     """Width and height from the header of a PNG, GIF, JPEG or WebP; None if it does not say."""
     size = None
     if data[:8] == b"\x89PNG\r\n\x1a\n":
@@ -73,13 +73,13 @@ def pixels(data: bytes) -> tuple[int, int] | None:
     elif data[:4] == b"GIF8":
         size = int.from_bytes(data[6:8], "little"), int.from_bytes(data[8:10], "little")
     elif data[:2] == b"\xff\xd8":
-        size = _jpeg(data)
+        size = _read_jpeg_size(data)
     elif data[:4] == b"RIFF" and data[8:12] == b"WEBP":
-        size = _webp(data)
+        size = _read_webp_size(data)
     return size if size is not None and size[0] > 0 and size[1] > 0 else None
 
 
-def _jpeg(data: bytes) -> tuple[int, int] | None:
+def _read_jpeg_size(data: bytes) -> tuple[int, int] | None:
     at = 2
     for _ in range(1_000):  # segments before the first frame
         if data[at : at + 1] != b"\xff" or at + 9 > len(data):
@@ -94,7 +94,7 @@ def _jpeg(data: bytes) -> tuple[int, int] | None:
     return None
 
 
-def _webp(data: bytes) -> tuple[int, int] | None:
+def _read_webp_size(data: bytes) -> tuple[int, int] | None:
     kind = data[12:16]
     if kind == b"VP8X":
         return int.from_bytes(data[24:27], "little") + 1, int.from_bytes(data[27:30], "little") + 1

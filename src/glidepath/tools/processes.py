@@ -169,7 +169,7 @@ class ProcessChild:
             with theirs:
                 self._start(theirs.fileno())
             try:
-                return self._converse(ours)
+                return self._exchange_messages(ours)
             finally:
                 self._end()
                 if self._boxed is not None:
@@ -206,7 +206,7 @@ class ProcessChild:
         places += [entry for entry in sys.path if isinstance(entry, str) and entry not in ("", "/")]
         return [place for place in places if os.path.exists(place)]  # noqa: PTH110 - a str all the way
 
-    def _converse(self, connection: socket.socket) -> bytes | None:
+    def _exchange_messages(self, connection: socket.socket) -> bytes | None:
         connection.settimeout(_TICK)
         received = bytearray()
         while True:
@@ -259,7 +259,7 @@ class ProcessChild:
     def result(self, reply: bytes | None) -> Any:
         """What the function returned; raises what it raised, or a `ToolError` saying how its process died."""
         if reply is None:
-            raise ToolError(f"the tool's process {self._death()} before it returned a result")
+            raise ToolError(f"the tool's process {self._describe_death()} before it returned a result")
         try:
             reader = _Reply if self._sandbox is None else _PlainReply
             kind, *rest = reader(io.BytesIO(reply)).load()
@@ -275,7 +275,7 @@ class ProcessChild:
             raise ToolError(message) from cause
         raise ChildError(error_type, message, place) from cause
 
-    def _death(self) -> str:
+    def _describe_death(self) -> str:
         code = self._process.returncode if self._process is not None else None
         if code is None:
             return "did not end"

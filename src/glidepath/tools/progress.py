@@ -25,7 +25,7 @@ async def settle(value: object, context: ToolContext | None) -> Any:
             report.add(item)
             if not report.count % BREATH:
                 await asyncio.sleep(0)
-                if report.unheard():
+                if report.is_abandoned():
                     break
     return report.last
 
@@ -43,7 +43,7 @@ def drain(values: Generator[Any, Any, Any], context: ToolContext | None) -> Any:
     with closing(values):
         for item in values:
             report.add(item)
-            if report.unheard():
+            if report.is_abandoned():
                 break
     return report.last
 
@@ -58,7 +58,7 @@ class _Lookahead:
         self.count = 0
         self._context = context
 
-    def unheard(self) -> bool:
+    def is_abandoned(self) -> bool:
         """True once the call was abandoned."""
         return self._context is not None and self._context.abandoned is not None
 

@@ -17,7 +17,7 @@ class QuoteFrame:
     """
 
     def __init__(self, mark: str = "") -> None:
-        self.mark = mark or _chance()
+        self.mark = mark or _make_random_mark()
 
     @classmethod
     def sealing(cls, text: str) -> QuoteFrame:
@@ -48,7 +48,7 @@ class QuoteFrame:
         return text.replace(self.mark, "*" * len(self.mark))
 
 
-def _chance() -> str:
+def _make_random_mark() -> str:
     try:
         seeded = getattr(asyncio.get_running_loop(), "new_id", None)
     except RuntimeError:  # no loop is running

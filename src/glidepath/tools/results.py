@@ -12,7 +12,7 @@ from glidepath._wire import Value
 from glidepath.errors import ToolError
 from glidepath.messages import FileBlock, ImageBlock, ResultBlock, TextBlock
 from glidepath.plurals import pluralize
-from glidepath.tools.besttext import CONTAINED, MOST_ITEMS, best_text, finite, has_dump, type_name_of
+from glidepath.tools.besttext import CONTAINED, MOST_ITEMS, best_text, has_dump, is_finite, type_name_of
 from glidepath.tools.text import clean, clean_data, split, trim
 
 NO_OUTPUT = "(no output)"
@@ -123,10 +123,10 @@ def _json(value: object) -> str:
         try:
             text = _encode(value).decode()
         except UnicodeEncodeError:
-            text = _encode(clean_data(_wire.plain(value, enc_hook=_plainer))).decode()
+            text = _encode(clean_data(_wire.to_plain_data(value, enc_hook=_to_plain_data))).decode()
     except CONTAINED:  # its own type may raise anything
         return best_text(value)
-    return best_text(value) if "null" in text and not finite(value) else text
+    return best_text(value) if "null" in text and not is_finite(value) else text
 
 
 def _detach(details: object) -> Any:
@@ -138,7 +138,7 @@ def _detach(details: object) -> Any:
         return written
 
 
-def _plainer(value: object) -> Any:
+def _to_plain_data(value: object) -> Any:
     """Plain data for a type that msgspec does not know."""
     if has_dump(value):
         return value.model_dump(mode="json")  # type: ignore[attr-defined]
@@ -155,7 +155,7 @@ def _plainer(value: object) -> Any:
     raise NotImplementedError(f"objects of type {type_name_of(value)} have no JSON form")
 
 
-_encode = _wire.encoder(enc_hook=_plainer)
+_encode = _wire.encoder(enc_hook=_to_plain_data)
 
 
 def trim_result(result: ToolResult, limit: int) -> ToolResult:

@@ -23,7 +23,7 @@ def parameters_schema(struct: type, parameters: Sequence[Parameter]) -> dict[str
     own = definitions.pop(reference["$ref"].removeprefix("#/$defs/"))
     properties = own.get("properties", {})
     for parameter in parameters:
-        _complete(properties[parameter.name], parameter)
+        _complete_property(properties[parameter.name], parameter)
     schema: dict[str, Any] = {"type": "object", "properties": properties}
     if required := [parameter.name for parameter in parameters if parameter.default is REQUIRED]:
         schema["required"] = required
@@ -49,7 +49,7 @@ def _check(parameter: Parameter) -> None:
         ) from error
 
 
-def _complete(shown: dict[str, Any], parameter: Parameter) -> None:
+def _complete_property(shown: dict[str, Any], parameter: Parameter) -> None:
     shown.pop("default", None)
     if parameter.default is not REQUIRED:
         shown["default"] = _wire.loads(bridge.encode(parameter.default))
@@ -62,13 +62,13 @@ def schema_of(kind: object) -> tuple[dict[str, Any], dict[str, Any]]:
     hoisted: dict[str, Any] = {}
 
     def hook(part: type) -> dict[str, Any]:
-        return _hoist(bridge.describe(part), part.__name__, hoisted)
+        return _hoist_definitions(bridge.describe(part), part.__name__, hoisted)
 
     (root,), components = _wire.schema_components(kind, schema_hook=hook)
     return root, {**components, **hoisted}
 
 
-def _hoist(schema: dict[str, Any], name: str, hoisted: dict[str, Any]) -> dict[str, Any]:
+def _hoist_definitions(schema: dict[str, Any], name: str, hoisted: dict[str, Any]) -> dict[str, Any]:
     """Move a foreign schema's own `$defs` to the root, under names that cannot collide with ours."""
     definitions = schema.pop("$defs", {})
     for key, definition in definitions.items():
@@ -126,7 +126,7 @@ def nests_defaults(definitions: Mapping[str, Any]) -> bool:
     return any(isinstance(part, Mapping) and "default" in part for part in shown)
 
 
-def usage(schema: Mapping[str, Any]) -> str:
+def describe_usage(schema: Mapping[str, Any]) -> str:
     """One line that shows a model which fields to send."""
     properties: Mapping[str, Any] = schema.get("properties", {})
     definitions: Mapping[str, Any] = schema.get("$defs", {})

@@ -64,7 +64,7 @@ class Signature(Value, frozen=True, kw_only=True):
     """Parameters without an annotation: the model is not told their types."""
 
 
-def innermost(fn: object) -> Any:
+def find_innermost_function(fn: object) -> Any:
     """The function inside partials, methods, wrappers and callable objects: where name, docs and globals are."""
     for _ in range(100):  # a wrapper that wraps itself must not hang us
         if isinstance(fn, functools.partial):
@@ -82,7 +82,7 @@ def innermost(fn: object) -> Any:
 
 def read_signature(fn: Callable[..., Any]) -> Signature:
     """The signature of `fn`; raises `ConfigurationError` naming a parameter that a model cannot give."""
-    inner = innermost(fn)
+    inner = find_innermost_function(fn)
     signature = _signature(fn)
     own = None if isinstance(fn, functools.partial) else getattr(fn, "__doc__", None)
     description, said = read_docstring(own if isinstance(own, str) else getattr(inner, "__doc__", None))

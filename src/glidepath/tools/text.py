@@ -52,11 +52,11 @@ def split(total: int, limit: int) -> tuple[int, str, int]:
     Three parts head to one part tail. An empty marker means that there is no room for one.
     """
     # Measured with `limit` instead of the kept size, which never has more digits.
-    room = limit - len(_marker(total, limit))
+    room = limit - len(_make_cut_marker(total, limit))
     if room <= 0:
         return max(limit, 0), "", 0
     tail = room // 4
-    return room - tail, _marker(total, room), tail
+    return room - tail, _make_cut_marker(total, room), tail
 
 
 def trim(text: str, limit: int) -> str:
@@ -70,5 +70,5 @@ def trim(text: str, limit: int) -> str:
     return f"{text[:head]}{marker}{text[len(text) - tail :]}"
 
 
-def _marker(total: int, kept: int) -> str:
+def _make_cut_marker(total: int, kept: int) -> str:
     return f"\n[... cut: {total} characters, {kept} kept ...]\n"

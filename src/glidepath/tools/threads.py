@@ -42,7 +42,7 @@ class ThreadWorker:
         """True once the call has returned or raised, even before the loop knows."""
         # The thread shares its caller's context variables, such as the current run.
         context = contextvars.copy_context()
-        self._thread = threading.Thread(target=context.run, args=(self._work,), name=name, daemon=True)
+        self._thread = threading.Thread(target=context.run, args=(self._run_call,), name=name, daemon=True)
 
     def start(self) -> None:
         """Start the thread; raises `ToolError` when the system has none left."""
@@ -53,7 +53,7 @@ class ThreadWorker:
         if self._busy is not None:
             self._busy.add(self)
 
-    def _work(self) -> None:
+    def _run_call(self) -> None:
         value, error = None, None
         if self._busy is not None:
             WORKER.set(self)
@@ -77,10 +77,10 @@ class ThreadWorker:
 
     def release(self) -> None:
         """Stop holding the virtual clock: the work is done or abandoned."""
-        self.rest()
+        self.mark_waiting()
         self._busy = None
 
-    def rest(self) -> None:
+    def mark_waiting(self) -> None:
         """The thread waits for the loop: let the virtual clock run."""
         if self._busy is not None:
             self._busy.discard(self)

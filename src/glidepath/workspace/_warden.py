@@ -60,8 +60,8 @@ class Warden:
         signal.signal(signal.SIGTERM, self._ask)
         signal.signal(signal.SIGUSR1, self._ask)
         if self._job.get("guard") is not None:
-            self._hire()
-        adopt()
+            self._start_name_guard()
+        become_subreaper()
         stopped = None
         try:
             self._start()
@@ -81,7 +81,7 @@ class Warden:
         elif self._asked is None:
             self._asked = time.monotonic()
 
-    def _hire(self) -> None:
+    def _start_name_guard(self) -> None:
         """Start the guard of names. It must be none of our descendants, who are killed and counted."""
         import socket
 
@@ -132,23 +132,23 @@ class Warden:
         if self._job["home"] is not None:
             os.mkdir(self._job["home"], 0o700)  # it must be new: nobody has put anything into it
             self._home = environment["HOME"] = self._job["home"]
-        self._free = free(self._job["cwd"])
+        self._free = free_bytes_of(self._job["cwd"])
         self._main = os.fork()
         if self._main == 0:
             try:
-                self._become(environment)
+                self._exec_command(environment)
             except BaseException as error:
                 os.write(2, f"the command cannot be started: {error}\n".encode())
             os._exit(127)
 
-    def _become(self, environment: dict[str, str]) -> None:
+    def _exec_command(self, environment: dict[str, str]) -> None:
         os.setsid()  # so that a command that kills its own group spares us
         signal.set_wakeup_fd(-1)
         for number in (signal.SIGPIPE, signal.SIGXFSZ, signal.SIGCHLD, signal.SIGTERM, signal.SIGUSR1):
             signal.signal(number, signal.SIG_DFL)
         os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
         if self._line is not None:
-            self._be_guarded()  # and its line is closed, before a number is taken that could be its own
+            self._install_name_filter()  # and its line is closed, before a number is taken that could be its own
         if self._job["filter"] is not None:
             source, sink = os.pipe()
             os.write(sink, bytes.fromhex(self._job["filter"]))
@@ -160,7 +160,7 @@ class Warden:
         os.chdir(self._job["cwd"])
         os.execve(self._job["words"][0], self._job["words"], environment)  # noqa: S606 - it is what we are for
 
-    def _be_guarded(self) -> None:
+    def _install_name_filter(self) -> None:
         """From here on, whatever makes a name asks the guard; raises `OSError` unless there is one."""
         import socket
 
@@ -190,7 +190,7 @@ class Warden:
                 break
             if now >= looked + _TICK:
                 looked = now
-                over = self._over()
+                over = self._find_exceeded_limit()
                 if over is not None:
                     return over
         return None
@@ -208,25 +208,25 @@ class Warden:
                 self._status = status
 
     def _ask_to_end(self) -> None:
-        for pid in self._all():
+        for pid in self._list_processes():
             if not name_of(pid).startswith("bwrap"):  # it would not wait for what runs inside
                 send(pid, signal.SIGTERM)
 
-    def _all(self) -> list[int]:
-        return descendants(os.getpid()) if _LINUX else [self._main]
+    def _list_processes(self) -> list[int]:
+        return list_descendants(os.getpid()) if _LINUX else [self._main]
 
-    def _over(self) -> str | None:
+    def _find_exceeded_limit(self) -> str | None:
         """The limit that the command exceeds, if any."""
         if not _LINUX:
             return None
-        found = self._all()
+        found = self._list_processes()
         if len(found) > self._limits["processes"]:
             return f"it ran more than {self._limits['processes']} processes at once"
         most = self._limits["memory"]
         # The sum counts memory shared by forks several times: it is cheap but too high, so a second look decides.
-        if sum(map(resident, found)) > most and sum(map(proportional, found)) > most:
+        if sum(map(resident_memory_of, found)) > most and sum(map(proportional_memory_of, found)) > most:
             return f"it used more than {most} bytes of memory"
-        if self._free - free(self._job["cwd"]) > self._limits["disk"]:
+        if self._free - free_bytes_of(self._job["cwd"]) > self._limits["disk"]:
             return f"the disk lost more than {self._limits['disk']} bytes while it ran"
         return None
 
@@ -234,10 +234,10 @@ class Warden:
         """Kill everything that came from the command; returns how many could not be killed in time."""
         deadline = time.monotonic() + _PATIENCE
         while True:
-            found = self._all()
+            found = self._list_processes()
             for pid in found:
                 send(pid, signal.SIGSTOP)  # stop processes first, or they might fork faster than they can be killed
-            for pid in {*found, *self._all()}:
+            for pid in {*found, *self._list_processes()}:
                 send(pid, signal.SIGKILL)
             if not _LINUX and self._main:
                 with contextlib.suppress(OSError):
@@ -245,7 +245,7 @@ class Warden:
             if not self._reap():
                 return 0
             if time.monotonic() > deadline:
-                return len(self._all())
+                return len(self._list_processes())
             time.sleep(0.002)
 
 
@@ -263,7 +263,7 @@ def name_guard() -> Any:
     return import_module("glidepath.workspace.name_guard")
 
 
-def adopt() -> None:
+def become_subreaper() -> None:
     """Become the parent of orphans among our descendants."""
     if _LINUX:
         import ctypes
@@ -278,18 +278,18 @@ def lower(which: int, value: int) -> None:
     resource.setrlimit(which, (value, value))
 
 
-def descendants(root: int) -> list[int]:
+def list_descendants(root: int) -> list[int]:
     """Every descendant of this process, including those in their own session."""
     found: list[int] = []
     todo = [root]
     while todo:
-        below = children(todo.pop())
+        below = list_children(todo.pop())
         found += below
         todo += below
     return found
 
 
-def children(pid: int) -> list[int]:
+def list_children(pid: int) -> list[int]:
     found: list[int] = []
     try:
         for task in os.listdir(f"/proc/{pid}/task"):
@@ -298,13 +298,13 @@ def children(pid: int) -> list[int]:
     except FileNotFoundError:
         if os.path.exists(f"/proc/self/task/{os.getpid()}/children"):
             return found  # it has just ended
-        return [other for other in processes() if parent_of(other) == pid]  # a kernel without that file
+        return [other for other in list_processes() if parent_of(other) == pid]  # a kernel without that file
     except OSError:
         pass
     return found
 
 
-def processes() -> list[int]:
+def list_processes() -> list[int]:
     return [int(name) for name in os.listdir("/proc") if name.isdigit()]
 
 
@@ -317,7 +317,7 @@ def name_of(pid: int) -> str:
     return _read(f"/proc/{pid}/comm").strip()
 
 
-def resident(pid: int) -> int:
+def resident_memory_of(pid: int) -> int:
     """Bytes of memory in use, without the file cache."""
     total = 0
     for line in _read(f"/proc/{pid}/status").splitlines():
@@ -326,15 +326,15 @@ def resident(pid: int) -> int:
     return total
 
 
-def proportional(pid: int) -> int:
+def proportional_memory_of(pid: int) -> int:
     """Bytes of memory in use, with shared memory divided among its users."""
     for line in _read(f"/proc/{pid}/smaps_rollup").splitlines():
         if line.startswith("Pss:"):
             return int(line.split()[1]) * 1024
-    return resident(pid)
+    return resident_memory_of(pid)
 
 
-def free(folder: str) -> int:
+def free_bytes_of(folder: str) -> int:
     try:
         found = os.statvfs(folder)
     except OSError:
@@ -364,10 +364,10 @@ def sweep(mark: str) -> None:
     wanted, clean = f"{MARK}={mark}".encode(), 0
     deadline = time.monotonic() + _PATIENCE
     while _LINUX and clean < _LOOKS and time.monotonic() < deadline:
-        marked = [pid for pid in processes() if wanted in environment_of(pid).split(b"\0")]
+        marked = [pid for pid in list_processes() if wanted in environment_of(pid).split(b"\0")]
         for pid in marked:
             send(pid, signal.SIGSTOP)  # what is stopped has no more children
-        below = [child for pid in marked for child in descendants(pid)]
+        below = [child for pid in marked for child in list_descendants(pid)]
         for pid in {*marked, *below}:
             send(pid, signal.SIGKILL)
         clean = 0 if marked else clean + 1

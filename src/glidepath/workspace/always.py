@@ -65,12 +65,12 @@ class AlwaysAllowed:
         """Allow this from now on."""
         self._scopes.append(scope)
 
-    def covers(self, pending: PendingCall, tools: Iterable[Any]) -> bool:
+    def is_covered(self, pending: PendingCall, tools: Iterable[Any]) -> bool:
         """True for a call that a person has allowed before. What a gate asks about because of its origin never is."""
         if not self._scopes:
             return False
         found = scope_of(pending, tools)
-        return found is not None and any(_covers(scope, found) for scope in self._scopes)
+        return found is not None and any(_is_covered(scope, found) for scope in self._scopes)
 
 
 def scope_of(pending: PendingCall, tools: Iterable[Any]) -> Scope | None:
@@ -132,7 +132,7 @@ def _file(tool: str, path: object) -> Scope | None:
     return Scope(tool=tool, kind="file", words=(str(place.parent),), told=told)
 
 
-def _covers(scope: Scope, asked: Scope) -> bool:
+def _is_covered(scope: Scope, asked: Scope) -> bool:
     if (scope.tool, scope.kind, scope.words) != (asked.tool, asked.kind, asked.words):
         return False
     return set(asked.flags) <= set(scope.flags)

@@ -77,16 +77,16 @@ class FileSurvey:
 
     # --- looking ----------------------------------------------------------------------------------------------------
 
-    def look(self) -> FileSurvey:
+    def scan(self) -> FileSurvey:
         """Look through the workspace and decide what to mount."""
         sent = find_places_used_from_above(Path(self.root))
         if self._protection.closed is not None or self.root in sent:
             self.readonly = [self.root]
-            self.writable = [f"{self.root}/{rest}" for rest in self._protection.within([])]
+            self.writable = [f"{self.root}/{rest}" for rest in self._protection.list_allowed_below([])]
             return self
         self._walk()
         for path in sent:
-            if self._protection.allows(self._steps(path)):
+            if self._protection.is_allowed(self._steps(path)):
                 continue
             if os.path.lexists(path):
                 self.found.append(FoundFile(path, self._signature(path), _GIT_WORD))
@@ -97,7 +97,7 @@ class FileSurvey:
         inside = [path for path in paths if path.startswith(f"{self.root}/")]
         self.readonly = list(dict.fromkeys(inside))[:MOST_MOUNTS]
         for one in self.found:
-            allowed = [f"{one.path}/{rest}" for rest in self._protection.within(self._steps(one.path))]
+            allowed = [f"{one.path}/{rest}" for rest in self._protection.list_allowed_below(self._steps(one.path))]
             self.writable += [path for path in allowed if os.path.lexists(path) and not os.path.islink(path)]
         return self
 
@@ -115,19 +115,19 @@ class FileSurvey:
             entries = self._entries(folder)
             if entries is None:
                 continue
-            self._afford(len(entries))
+            self._has_room(len(entries))
             self.listed.add(folder)
             names = {entry.name.lower() for entry in entries}
             if "head" in names and ({"objects", "refs"} <= names or "commondir" in names):
-                self._git(folder)
+                self._scan_git_folder(folder)
                 continue
             for entry in entries:
                 steps = self._steps(entry.path) if self._protection.may_hold(entry.name) else []
                 is_folder = entry.is_dir(follow_symlinks=False)
-                why = self._protection.refusal(steps, entering=is_folder) if steps else None
+                why = self._protection.explain_refusal(steps, entering=is_folder) if steps else None
                 if why is not None:
                     self._note(entry.path, why, is_folder=is_folder, name=entry.name)
-                elif is_folder and not (steps and self._protection.allows(steps)):
+                elif is_folder and not (steps and self._protection.is_allowed(steps)):
                     self.seen.add(entry.path)
                     todo.append(entry.path)
 
@@ -149,18 +149,18 @@ class FileSurvey:
 
     def _note(self, path: str, why: str, *, is_folder: bool, name: str) -> None:
         if is_folder and fold_name(name) == ".git":
-            self._git(path)
+            self._scan_git_folder(path)
         else:
             own = self._protection.is_own(self._steps(path))
             signature = _identity(path) if own else self._signature(path)
             self.found.append(FoundFile(path, signature, why, own=own))
 
-    def _git(self, folder: str) -> None:
+    def _scan_git_folder(self, folder: str) -> None:
         """A folder in which git has to be able to write, but not to what it takes commands from."""
         self.found.append(FoundFile(folder, _identity(folder), _GIT_WORD, git=True))
         for name in GIT_PARTS:
             path = f"{folder}/{name}"
-            if os.path.lexists(path) and not self._protection.allows(self._steps(path)):
+            if os.path.lexists(path) and not self._protection.is_allowed(self._steps(path)):
                 self.found.append(FoundFile(path, self._signature(path), _GIT_WORD, part_of=folder))
         for place in (folder, *_folders(f"{folder}/worktrees")):
             if _runs_commands(f"{place}/{_REBASE}"):
@@ -173,7 +173,7 @@ class FileSurvey:
                     self.found.append(FoundFile(path, self._signature(path), _GIT_WORD, part_of=folder))
         for path in find_command_places(_configuration(folder) or "", os.path.dirname(folder)):
             inside = path.startswith(f"{self.root}/") and not path.startswith(f"{folder}/")
-            if not inside or self._protection.allows(self._steps(path)):
+            if not inside or self._protection.is_allowed(self._steps(path)):
                 continue
             if os.path.lexists(path):
                 self.found.append(FoundFile(path, self._signature(path), _GIT_WORD, part_of=folder))
@@ -199,10 +199,10 @@ class FileSurvey:
                     entries = sorted(listing, key=lambda entry: entry.name)
             except OSError:
                 continue
-            if not self._afford(len(entries)):
+            if not self._has_room(len(entries)):
                 break
             for entry in entries:
-                if self._protection.allows(self._steps(entry.path)):
+                if self._protection.is_allowed(self._steps(entry.path)):
                     continue
                 if entry.is_dir(follow_symlinks=False):
                     below.append((entry.name, entry.inode()))
@@ -217,7 +217,7 @@ class FileSurvey:
                 below.append((entry.name, one.st_ino, one.st_mode, one.st_size, one.st_ctime_ns))
         return (found.st_dev, found.st_ino, found.st_mode, hash(tuple(below)))
 
-    def _afford(self, entries: int) -> bool:
+    def _has_room(self, entries: int) -> bool:
         self._left -= entries
         if self._left < 0:
             self.complete = False
@@ -239,9 +239,9 @@ class FileSurvey:
         return path[len(self.root.rstrip("/")) + 1 :].split("/")
 
 
-def survey(workspace: Workspace) -> FileSurvey:
+def survey_workspace(workspace: Workspace) -> FileSurvey:
     """What is protected in a workspace right now."""
-    return FileSurvey(workspace).look()
+    return FileSurvey(workspace).scan()
 
 
 def compare(workspace: Workspace, before: FileSurvey) -> tuple[list[str], bool]:
@@ -249,7 +249,7 @@ def compare(workspace: Workspace, before: FileSurvey) -> tuple[list[str], bool]:
 
     Also whether all of the workspace could be looked at.
     """
-    after = FileSurvey(workspace, before).look()
+    after = FileSurvey(workspace, before).scan()
     known = {one.signature for one in before.found}
     held = {*before.fixed, *before.readonly}
     mounted = {one.path: one for one in before.found if one.path in held}
@@ -267,7 +267,7 @@ def compare(workspace: Workspace, before: FileSurvey) -> tuple[list[str], bool]:
         if old is not None and old.folder == one.folder:
             # It was read-only for the command and is in the same place: another process has changed it.
             said.append(f"{shown!r:.200} is protected and was changed from outside the sandbox while the command ran")
-        elif one.git and harmless(one.path):
+        elif one.git and is_harmless_git_folder(one.path):
             settled.add(one.path)
         else:
             settled.add(one.path)
@@ -314,7 +314,7 @@ def _move_aside(path: str) -> str:
     return os.path.basename(other)
 
 
-def harmless(folder: str) -> bool:
+def is_harmless_git_folder(folder: str) -> bool:
     """True for a git folder that is as `git init` or `git clone` makes it: nothing in it names a command."""
     if os.path.islink(folder) or any(os.path.lexists(f"{folder}/{name}") for name in GIT_PARTS[2:] if name != "info"):
         return False

@@ -109,8 +109,8 @@ class NameGuard:
         if call is None:
             return
         try:
-            if not self._armed and not self._arm(call.task):
-                self._listener.let_pass(call)
+            if not self._armed and not self._is_armed(call.task):
+                self._listener.continue_call(call)
                 return
             self._names.forget()
             value = self._calls[call.number](call)
@@ -124,7 +124,7 @@ class NameGuard:
 
     # --- entering ---------------------------------------------------------------------------------------------
 
-    def _arm(self, task: int) -> bool:
+    def _is_armed(self, task: int) -> bool:
         """True when the sandbox stands and something runs in it; we are in there then, too. Until then ours prepare it.
 
         The first thing that runs in there is ours as well, and asks for a name before the command can.
@@ -182,11 +182,11 @@ class NameGuard:
                     raise OSError(errno.ENOENT, "empty path")
                 text = self._translate(call, text)
                 if text.startswith("/"):
-                    folder = _swap(folder, os.dup(self._root))
+                    folder = _close_and_replace(folder, os.dup(self._root))
                 head, _, name = text.strip("/").rpartition("/")
                 if name in ("", ".", ".."):
                     head, name = f"{head}/{name}".strip("/"), ""
-                folder = _swap(folder, self._enter(folder, head))
+                folder = _close_and_replace(folder, self._enter(folder, head))
                 target = _read_link(folder, name) if follow and name else None
                 if target is None or os.fstat(folder).st_dev == self._proc:
                     return _Place(folder, name)
@@ -223,7 +223,7 @@ class NameGuard:
                     os.close(found)
                     raise
                 inner = os.open(other, _FOLDER, dir_fd=found)
-            found = _swap(found, inner)
+            found = _close_and_replace(found, inner)
         return found
 
     # --- calls ------------------------------------------------------------------------------------------------
@@ -251,7 +251,7 @@ class NameGuard:
                 return
             there = _find_kind(place)
             if self._names.is_config(place.folder, place.name) and (new or there is not None):
-                self._stage(call, place, flags, mode)
+                self._stage_configuration(call, place, flags, mode)
                 return
             name = place.name
             if new and there is None:
@@ -441,7 +441,7 @@ class NameGuard:
 
     # --- configurations that are being written ------------------------------------------------------------------
 
-    def _stage(self, call: StoppedCall, place: _Place, flags: int, mode: int) -> None:
+    def _stage_configuration(self, call: StoppedCall, place: _Place, flags: int, mode: int) -> None:
         """Let the command write a configuration elsewhere. The repository gets it a moment after it is closed."""
         there = _find_kind(place)
         if there is not None and flags & os.O_EXCL and flags & os.O_CREAT:
@@ -499,7 +499,7 @@ class _Closing:
         os.close(self._place.folder)
 
 
-def _swap(old: int, new: int) -> int:
+def _close_and_replace(old: int, new: int) -> int:
     if old >= 0:
         os.close(old)
     return new

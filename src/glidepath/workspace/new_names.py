@@ -71,7 +71,7 @@ class NewNames:
     def is_config(self, folder: int, name: str) -> bool:
         """True for the configuration of a repository that the command has made, or makes."""
         steps = self.steps_of(folder) if fold_name(name) == "config" else None
-        if not steps or self._rules.allows((*steps, name)) or _identify(folder) in self._known:
+        if not steps or self._rules.is_allowed((*steps, name)) or _identify(folder) in self._known:
             return False
         return fold_name(steps[-1]) == ".git" or _is_repository(_lower_names(folder))
 
@@ -101,21 +101,21 @@ class NewNames:
         Whatever must lose its own name first has lost it when this returns. Raises `OSError` when that is impossible.
         """
         steps = self.steps_of(folder)
-        if steps is None or self._rules.allows((*steps, name)) or self._is_mounted(folder, name):
+        if steps is None or self._rules.is_allowed((*steps, name)) or self._is_mounted(folder, name):
             return name
         at = next((end for end, step in enumerate(steps, 1) if fold_name(step) == ".git"), None)
-        if at is None or self._rules.allows(steps[:at]):
-            chosen = self._by_name(folder, (*steps, name), kind, source)
+        if at is None or self._rules.is_allowed(steps[:at]):
+            chosen = self._check_by_name(folder, (*steps, name), kind, source)
         else:
-            chosen = self._inside_git(folder, steps, at, name, kind, source)
+            chosen = self._check_inside_git(folder, steps, at, name, kind, source)
         if chosen != name:
             return chosen
-        return self._beside_head(folder, steps, name, kind, source)
+        return self._check_beside_head(folder, steps, name, kind, source)
 
-    def _by_name(self, folder: int, full: Steps, kind: str, source: int | None) -> str:
+    def _check_by_name(self, folder: int, full: Steps, kind: str, source: int | None) -> str:
         name = full[-1]
         entering = kind == "folder"
-        why = self._rules.refusal(full, entering=entering) if self._rules.may_hold(name) else None
+        why = self._rules.explain_refusal(full, entering=entering) if self._rules.may_hold(name) else None
         if why is None and any(tuple(map(fold_name, full[:end])) in self._awaited for end in range(1, len(full) + 1)):
             why = GIT_WORD
         if why is None and kind in ("folder", "link"):
@@ -128,11 +128,11 @@ class NewNames:
             if self._is_harmless(source):
                 self._freeze(source)
                 return name
-        return self._other_name(folder, full, why)
+        return self._choose_other_name(folder, full, why)
 
     def _explain_protected_path(self, full: Steps, kind: str, source: int | None) -> str | None:
         """Why a folder or a link must not get this name: with what is in it, it would be a protected path."""
-        rests = self._rules.rests(full)
+        rests = self._rules.list_protected_below(full)
         names = tuple(map(fold_name, full))
         rests += [(path[len(names) :], GIT_WORD) for path in self._awaited if path[: len(names)] == names != path]
         for rest, why in rests:
@@ -140,23 +140,23 @@ class NewNames:
                 return why
         return None
 
-    def _inside_git(self, folder: int, steps: Steps, at: int, name: str, kind: str, source: int | None) -> str:
+    def _check_inside_git(self, folder: int, steps: Steps, at: int, name: str, kind: str, source: int | None) -> str:
         part = tuple(fold_name(step) for step in (*steps[at:], name))
         git = os.open("/".join([".", *[".."] * (len(steps) - at)]), _FOLDER, dir_fd=folder)
         try:
             known = _identify(git) in self._known
             if known and len(part) == 1 and part[0] in GIT_PARTS:
-                return self._other_name(folder, (*steps, name), GIT_WORD)
+                return self._choose_other_name(folder, (*steps, name), GIT_WORD)
             if not _is_command(part, name, kind, source):
                 return name
             if known:
-                return self._other_name(folder, (*steps, name), GIT_WORD)
+                return self._choose_other_name(folder, (*steps, name), GIT_WORD)
             self.set_aside(git)
         finally:
             os.close(git)
         return name
 
-    def _beside_head(self, folder: int, steps: Steps, name: str, kind: str, source: int | None) -> str:
+    def _check_beside_head(self, folder: int, steps: Steps, name: str, kind: str, source: int | None) -> str:
         """A folder is a repository, whatever its name, if it has the right things in it."""
         low = fold_name(name)
         hook = bool(steps) and fold_name(steps[-1]) == "hooks" and len(steps) > 1
@@ -175,7 +175,7 @@ class NewNames:
             part = (low,) if place == folder else ("hooks", low)
             if _is_command(part, name, kind, source) or not self._is_harmless(place):
                 if low == "head":
-                    return self._other_name(folder, (*steps, name), GIT_WORD, whole=above)
+                    return self._choose_other_name(folder, (*steps, name), GIT_WORD, whole=above)
                 self.set_aside(place)
             elif low != "config":
                 self._freeze(place)
@@ -186,7 +186,7 @@ class NewNames:
 
     # --- other names ----------------------------------------------------------------------------------------------
 
-    def _other_name(self, folder: int, full: Steps, why: str, whole: Steps | None = None) -> str:
+    def _choose_other_name(self, folder: int, full: Steps, why: str, whole: Steps | None = None) -> str:
         """The name that this gets instead, the same one as before if it has one."""
         path = "/".join((self._root, *full))
         other = self.aliases.get(path)
@@ -206,7 +206,7 @@ class NewNames:
         if self._unsaid is not None:
             path, other, words = self._unsaid
             self.aliases[path] = other
-            self._say(words)
+            self._add_sentence(words)
             self._unsaid = None
 
     def set_aside(self, repository: int) -> None:
@@ -217,21 +217,21 @@ class NewNames:
         heads = [self._rename(repository, one) for one in names_in(repository) if fold_name(one) == "head"]
         if fold_name(name) != ".git":
             for head in heads:
-                self._say(_describe(shown, GIT_WORD, head, "its HEAD"))
+                self._add_sentence(_describe(shown, GIT_WORD, head, "its HEAD"))
             return
         up = os.open("..", _FOLDER, dir_fd=repository)
         try:
             self.aliases[path] = self._rename(up, name)
         finally:
             os.close(up)
-        self._say(_describe(shown, GIT_WORD, self.aliases[path], "it"))
+        self._add_sentence(_describe(shown, GIT_WORD, self.aliases[path], "it"))
 
     def _rename(self, folder: int, name: str) -> str:
         other = free_name(name, folder)
         os.rename(name, other, src_dir_fd=folder, dst_dir_fd=folder)
         return other
 
-    def _say(self, words: str) -> None:
+    def _add_sentence(self, words: str) -> None:
         if len(self.said) < _MOST_SAID:
             self.said.append(words)
 

@@ -81,21 +81,21 @@ class PlantWatch:
                     number, mask, _, length = _EVENT.unpack_from(data)
                     name = data[_EVENT.size : _EVENT.size + length].rstrip(b"\0").decode(errors="surrogateescape")
                     data = data[_EVENT.size + length :]
-                    self._notice(number, mask, name)
+                    self._on_event(number, mask, name)
             if self._end in ready:
                 return
 
-    def _notice(self, number: int, mask: int, name: str) -> None:
+    def _on_event(self, number: int, mask: int, name: str) -> None:
         if mask & _LOST:
             self._enter(())  # too much at once: look at everything
         folder = self._folders.get(number)
         if folder is None or not name:
             return
-        self._look((*folder, name), is_folder=bool(mask & _IS_FOLDER))
+        self._check_path((*folder, name), is_folder=bool(mask & _IS_FOLDER))
 
     # --- what is planted ------------------------------------------------------------------------------------------
 
-    def _look(self, steps: Steps, *, is_folder: bool) -> None:
+    def _check_path(self, steps: Steps, *, is_folder: bool) -> None:
         if "/".join([self._root, *steps]) in self._known:
             return
         git = self._git_around(steps)
@@ -104,21 +104,25 @@ class PlantWatch:
             if is_folder and len(steps) <= len(git) + 1:
                 self._watch(steps)
             return
-        why = self._protection.refusal(steps, entering=is_folder) if self._protection.may_hold(steps[-1]) else None
+        why = (
+            self._protection.explain_refusal(steps, entering=is_folder)
+            if self._protection.may_hold(steps[-1])
+            else None
+        )
         if why is not None and is_folder and fold_name(steps[-1]) == ".git":
             self._enter_git(steps)
         elif why is not None and not self._protection.is_own(steps):
             self._set_aside(steps, why)
         elif is_folder:
             self._enter(steps)
-        if fold_name(steps[-1]) in _OF_GIT and len(steps) > 1 and not self._protection.allows(steps):
+        if fold_name(steps[-1]) in _OF_GIT and len(steps) > 1 and not self._protection.is_allowed(steps):
             self._judge(steps[:-1], bare=True)
 
     def _git_around(self, steps: Steps) -> Steps | None:
         """The new repository's own folder that this is in; None when it is in none."""
         for end in range(1, len(steps)):
             if fold_name(steps[end - 1]) == ".git":
-                inside = "/".join([self._root, *steps[:end]]) in self._known or self._protection.allows(steps[:end])
+                inside = "/".join([self._root, *steps[:end]]) in self._known or self._protection.is_allowed(steps[:end])
                 return None if inside else steps[:end]
         return None
 
@@ -127,7 +131,7 @@ class PlantWatch:
         if len(steps) > _DEEPEST or not self._watch(steps):
             return
         for name, is_folder in self._list_folder(steps):
-            self._look((*steps, name), is_folder=is_folder)
+            self._check_path((*steps, name), is_folder=is_folder)
 
     def _enter_git(self, steps: Steps) -> None:
         self._watch(steps)

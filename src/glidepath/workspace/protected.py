@@ -61,14 +61,14 @@ def is_git_folder(folder: int) -> bool:
 
     Nearly, because the last missing part could be made by another tool.
     """
-    return _exists("HEAD", folder) and (
-        _exists("commondir", folder)
-        or _exists("refs", folder, stat.S_IFDIR)
-        or _exists("objects", folder, stat.S_IFDIR)
+    return _is_there("HEAD", folder) and (
+        _is_there("commondir", folder)
+        or _is_there("refs", folder, stat.S_IFDIR)
+        or _is_there("objects", folder, stat.S_IFDIR)
     )
 
 
-def _exists(name: str, folder: int, kind: int | None = None) -> bool:
+def _is_there(name: str, folder: int, kind: int | None = None) -> bool:
     try:
         found = os.stat(name, dir_fd=folder, follow_symlinks=kind is not None).st_mode
     except OSError:

@@ -119,18 +119,18 @@ class NameRules:
             "own": sorted(map(list, self._own)),
         }
 
-    def refusal(self, steps: Sequence[str], *, entering: bool = False) -> str | None:
+    def explain_refusal(self, steps: Sequence[str], *, entering: bool = False) -> str | None:
         """Why a path (its steps from the workspace on) must not be written, or entered to write; None when it may be.
 
         A step that a Windows file system would take for several counts as several.
         """
         names = [fold_name(part) for step in steps for part in step.split("\\")]
         if self.closed is not None and names:
-            return None if self.allows(steps) else self.closed
+            return None if self.is_allowed(steps) else self.closed
         for end in range(1, len(names) + 1):
-            found = _OWN if self._is_own(names[:end]) else _row([*self._above, *names[:end]])
+            found = _OWN if self._is_own(names[:end]) else _find_row([*self._above, *names[:end]])
             if found is not None and (names[end - 1] != _HEAD or (end == len(names) and not entering)):
-                return None if self.allows(steps) else found
+                return None if self.is_allowed(steps) else found
         return None
 
     def may_hold(self, name: str) -> bool:
@@ -144,17 +144,17 @@ class NameRules:
     def _is_own(self, names: Sequence[str]) -> bool:
         return any(tuple(names[:-1]) == path[:-1] and _is(names[-1], path[-1]) for path in self._own)
 
-    def allows(self, steps: Sequence[str]) -> bool:
+    def is_allowed(self, steps: Sequence[str]) -> bool:
         """True when a person allowed this path, or a folder above it, by name."""
         names = tuple(fold_name(step) for step in steps)
         return any(names[:end] in self._allowed for end in range(1, len(names) + 1))
 
-    def within(self, steps: Sequence[str]) -> list[str]:
+    def list_allowed_below(self, steps: Sequence[str]) -> list[str]:
         """What is allowed below a protected folder."""
         names = tuple(fold_name(step) for step in steps)
         return ["/".join(path[len(names) :]) for path in sorted(self._allowed) if path[: len(names)] == names != path]
 
-    def rests(self, steps: Sequence[str]) -> list[tuple[tuple[str, ...], str]]:
+    def list_protected_below(self, steps: Sequence[str]) -> list[tuple[tuple[str, ...], str]]:
         """What would be protected below this path, and why: what is left of the rows that it is the beginning of."""
         names = [*self._above, *(fold_name(step) for step in steps)]
         return [
@@ -169,7 +169,7 @@ def _is(name: str, own: str) -> bool:
     return name == own or name.startswith(f"{own}-")  # SQLite keeps more beside a file: x.db-wal
 
 
-def _row(names: list[str]) -> str | None:
+def _find_row(names: list[str]) -> str | None:
     """Why the last of these names is protected."""
     for length in range(1, min(len(names), _LONGEST) + 1):
         found = _PATHS.get(tuple(names[-length:]))

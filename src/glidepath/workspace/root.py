@@ -52,7 +52,7 @@ class Workspace:
         if not self.root.is_dir():
             raise ConfigurationError(f"workspace {str(root)!r} is not a folder")
         self.secrets = SecretFiles() if secrets is None else SecretFiles(secrets)
-        inside, closed = _own_places(self.root, [*(os.fspath(one) for one in protect), *_data_folders()])
+        inside, closed = _find_own_places(self.root, [*(os.fspath(one) for one in protect), *_data_folders()])
         self.protection = Protection(allow_protected, above=self.root.parts[1:], own=inside, closed=closed)
 
     # --- opening --------------------------------------------------------------------------------------------------
@@ -83,7 +83,7 @@ class Workspace:
             try:
                 found = os.open(name or ".", flags, dir_fd=folder)
             except OSError as error:
-                raise _error(path, error) from None
+                raise _make_path_error(path, error) from None
             try:
                 yield found
             finally:
@@ -111,7 +111,7 @@ class Workspace:
         if path.startswith("/"):
             inside = os.path.normpath(path)
             if inside != str(self.root) and not inside.startswith(f"{self.root}/".replace("//", "/")):
-                raise _outside(path)
+                raise _make_outside_error(path)
             path = os.path.relpath(inside, self.root)
         return path.split("/")
 
@@ -124,7 +124,9 @@ class Workspace:
         The name is empty for the root itself.
         """
         steps = self._steps(path)[::-1]
-        if make and (why := self.protection.refusal([step for step in reversed(steps) if step not in ("", ".")])):
+        if make and (
+            why := self.protection.explain_refusal([step for step in reversed(steps) if step not in ("", ".")])
+        ):
             raise _make_protected_error(path, why)  # the walk would notice, too, but only after making folders
         folders = [os.open(self.root, _FOLDER)]
         links = 0
@@ -137,7 +139,7 @@ class Workspace:
                     continue
                 if step == "..":
                     if not names:
-                        raise _outside(path)
+                        raise _make_outside_error(path)
                     names.pop()
                     os.close(folders.pop())
                     continue
@@ -150,7 +152,7 @@ class Workspace:
                     if links > _MOST_LINKS:
                         raise ToolError(f"{path}: too many symbolic links")
                     if target.startswith("/"):
-                        raise _outside(path)
+                        raise _make_outside_error(path)
                     steps += target.split("/")[::-1]
                     continue
                 if last:
@@ -169,10 +171,10 @@ class Workspace:
 
     def _refuse_protected(self, steps: list[str], folder: int, *, entering: bool) -> None:
         """Reject a protected step before it is made, entered or followed: not even a folder is made on the way."""
-        why = self.protection.refusal(steps, entering=entering)
-        if why is None and is_git_folder(folder) and not self.protection.allows(steps):
+        why = self.protection.explain_refusal(steps, entering=entering)
+        if why is None and is_git_folder(folder) and not self.protection.is_allowed(steps):
             why = "its folder is a git repository's own, and git runs the commands that are named there"
-        if why is not None and not (entering and self.protection.within(steps)):
+        if why is not None and not (entering and self.protection.list_allowed_below(steps)):
             raise _make_protected_error("/".join(steps), why)
 
     def _refuse_target(self, folders: list[int], names: list[str], name: str) -> None:
@@ -182,7 +184,7 @@ class Workspace:
         for depth, folder in enumerate(folders):
             for place in _find_places_named_by_git(folder, "/".join([str(self.root), *names[:depth]])):
                 there = [fold_name(step) for step in steps[depth : depth + len(place)]]
-                if there == [fold_name(step) for step in place] and not self.protection.allows(steps):
+                if there == [fold_name(step) for step in place] and not self.protection.is_allowed(steps):
                     raise _make_protected_error(
                         "/".join(steps), "the repository's configuration has git take commands from it"
                     )
@@ -193,7 +195,7 @@ class Workspace:
         for depth, folder in enumerate(folders):
             for row, link in _find_protected_links(folder):
                 there = [*names[:depth], *link.split("/")]
-                if self.protection.allows(there):
+                if self.protection.is_allowed(there):
                     continue
                 with contextlib.suppress(OSError):
                     if os.path.samestat(os.stat(link, dir_fd=folder), target):
@@ -202,7 +204,7 @@ class Workspace:
 
     def _refuse_from_above(self, steps: list[str]) -> None:
         """Reject files from which a repository around the workspace has git take commands."""
-        if self.protection.allows(steps):
+        if self.protection.is_allowed(steps):
             return
         target = os.path.realpath(self.root.joinpath(*steps))
         for place in find_places_used_from_above(self.root):
@@ -227,7 +229,7 @@ def find_places_used_from_above(root: Path) -> list[str]:
     return [place for place in found if Path(place).is_relative_to(root)]
 
 
-def _own_places(root: Path, places: Iterable[str]) -> tuple[list[list[str]], str | None]:
+def _find_own_places(root: Path, places: Iterable[str]) -> tuple[list[list[str]], str | None]:
     """The places inside the workspace, as steps from it; or the reason why the whole workspace is protected."""
     inside = []
     for place in places:
@@ -300,7 +302,7 @@ def _enter(name: str, folder: int, path: str, *, make: bool) -> int:
                 os.mkdir(name, dir_fd=folder)
         return os.open(name, _FOLDER, dir_fd=folder)
     except OSError as error:
-        raise _error(path, error) from None
+        raise _make_path_error(path, error) from None
 
 
 def _make_protected_error(place: str, why: str) -> ToolError:
@@ -311,11 +313,11 @@ def _make_protected_error(place: str, why: str) -> ToolError:
     )
 
 
-def _outside(path: str) -> ToolError:
+def _make_outside_error(path: str) -> ToolError:
     return ToolError(f"{path!r:.200} leads out of the workspace: use a path inside it, such as 'src/main.py'")
 
 
-def _error(path: str, error: OSError) -> ToolError:
+def _make_path_error(path: str, error: OSError) -> ToolError:
     shown = f"{path!r:.200}"
     if error.errno == errno.ENOENT:
         return ToolError(f"{shown} does not exist: list the folder to see what is there")

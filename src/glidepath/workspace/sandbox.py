@@ -75,7 +75,7 @@ class Bubblewrap(Value, frozen=True):
         In the workspace, `fixed` folders cannot be moved away, `readonly` paths cannot be changed, and `writable` paths
         in those can. `home` is shown read-only; without it HOME is empty.
         """
-        not_the_whole_system(root)
+        refuse_whole_system(root)
         words = [self.program, "--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc"]
         words += ["--size", str(_SHARED_SIZE), "--tmpfs", "/dev/shm"]  # noqa: S108
         for place in ("/tmp", "/var/tmp"):  # noqa: S108
@@ -124,7 +124,7 @@ def _make_limiting_shell(processes: int) -> str:
 
 def _find_folders_to_hide(root: Path) -> list[str]:
     """Folders to show empty, with links resolved, none inside another, and never the workspace itself."""
-    places = {os.path.realpath(place) for place in (*_HIDDEN_FOLDERS, _own_home())}
+    places = {os.path.realpath(place) for place in (*_HIDDEN_FOLDERS, _home_to_hide())}
     kept: list[str] = []
     for place in sorted(places):
         inside = any(place.startswith(f"{other}/") for other in kept)
@@ -133,7 +133,7 @@ def _find_folders_to_hide(root: Path) -> list[str]:
     return kept
 
 
-def _own_home() -> str:
+def _home_to_hide() -> str:
     """The user's home; "/" if it is in a system folder, which cannot be hidden."""
     try:
         home = os.path.realpath(pwd.getpwuid(os.getuid()).pw_dir or "/")
@@ -145,10 +145,10 @@ def _own_home() -> str:
 
 def find_sandbox() -> Bubblewrap | None:
     """The sandbox of this machine, tried out; None if it has none, or none that works."""
-    return look_for_sandbox()[0]
+    return try_sandbox()[0]
 
 
-def look_for_sandbox() -> tuple[Bubblewrap | None, str]:
+def try_sandbox() -> tuple[Bubblewrap | None, str]:
     """The sandbox of this machine, tried out, or None and the reason."""
     program = shutil.which("bwrap", path=search_path)
     if program is None:
@@ -223,7 +223,7 @@ def guard_fault(program: str) -> str:
     return f"the guard of names does not work here ({failed or (said[-1][:200] if said else report.get('status'))})"
 
 
-def not_the_whole_system(root: Path) -> None:
+def refuse_whole_system(root: Path) -> None:
     """Raise `ToolError` when the workspace is the root of the file system."""
     if root == Path("/"):
         raise ToolError("the workspace is the root of the file system, which cannot be sandboxed: use another folder")

@@ -93,15 +93,15 @@ def filter_program(machine: str) -> bytes | None:
     families: list[_Step] = [(_LOAD, 0, 0, _FIRST)]
     for family in (_INET, _INET6, _NETLINK):
         families += [(_EQUAL, 0, 1, family), _back(_ALLOW)]
-    steps += _for(known.table["socket"], [*families, refuse])
+    steps += _steps_for_call(known.table["socket"], [*families, refuse])
     pair: list[_Step] = [(_LOAD, 0, 0, _FIRST), (_EQUAL, 1, 0, _UNIX), refuse, (_LOAD, 0, 0, _SECOND)]
     pair.append((_AND, 0, 0, _TYPE_BITS))
     for kind in (_STREAM, _SEQPACKET):
         pair += [(_EQUAL, 0, 1, kind), _back(_ALLOW)]
-    steps += _for(known.table["socketpair"], [*pair, refuse])
+    steps += _steps_for_call(known.table["socketpair"], [*pair, refuse])
     for name in ("clone", "unshare"):
         flags: list[_Step] = [(_LOAD, 0, 0, _FIRST), (_ANY_BIT, 0, 1, _NEW_USER), refuse, _back(_ALLOW)]
-        steps += _for(known.table[name], flags)
+        steps += _steps_for_call(known.table[name], flags)
     steps.append(_back(_ALLOW))
     return b"".join(struct.pack("=HBBI", *step) for step in steps)
 
@@ -110,6 +110,6 @@ def _back(value: int) -> _Step:
     return (_RETURN, 0, 0, value)
 
 
-def _for(number: int, steps: list[_Step]) -> list[_Step]:
+def _steps_for_call(number: int, steps: list[_Step]) -> list[_Step]:
     """Steps for one system call; they have to end in an answer, because they load something else."""
     return [(_EQUAL, 0, len(steps), number), *steps]

@@ -28,10 +28,10 @@ from glidepath.sandbox.policy import Boxed, Sandbox
 from glidepath.setting import check_int
 from glidepath.tools.threads import ThreadWorker
 from glidepath.workspace import _warden
-from glidepath.workspace.file_survey import MOST_ENTRIES, FileSurvey, compare, survey
+from glidepath.workspace.file_survey import MOST_ENTRIES, FileSurvey, compare, survey_workspace
 from glidepath.workspace.plant_watch import PlantWatch
 from glidepath.workspace.root import Workspace
-from glidepath.workspace.sandbox import Bubblewrap, guard_fault, not_the_whole_system, search_path
+from glidepath.workspace.sandbox import Bubblewrap, guard_fault, refuse_whole_system, search_path
 from glidepath.workspace.seccomp import filter_program
 
 NO_SANDBOX = "no sandbox: the command runs as you"
@@ -82,30 +82,30 @@ async def run_command(
     if len(command.encode(errors="replace")) > _MOST_COMMAND:
         raise ToolError(f"the command is longer than {_MOST_COMMAND} bytes: write a file and run that")
     if sandbox is not None:
-        not_the_whole_system(workspace.root)  # before the survey, which would take minutes
+        refuse_whole_system(workspace.root)  # before the survey, which would take minutes
     limits = ShellLimits() if limits is None else limits
-    before = None if sandbox is None else await _aside(lambda: survey(workspace))
+    before = None if sandbox is None else await _run_on_thread(lambda: survey_workspace(workspace))
     boxed = None
     if isinstance(sandbox, Sandbox) and before is not None:
         boxed = _enter_sandbox(workspace, sandbox, command, before)
     closed = boxed if isinstance(sandbox, Sandbox) else sandbox
     job = _job(workspace, closed, command, home, limits, before)
     if before is not None:
-        job["guard"] = await _aside(lambda: _guard_for(workspace, closed, before))
+        job["guard"] = await _run_on_thread(lambda: _guard_for(workspace, closed, before))
     flight = _Flight(job, () if boxed is None else boxed.pass_fds)
     planted: list[str] = []
     plants = None
     if before is not None and job["guard"] is None:
-        plants = await _aside(lambda: PlantWatch(workspace, before))
+        plants = await _run_on_thread(lambda: PlantWatch(workspace, before))
     try:
-        stopped = await flight.fly(seconds)
+        stopped = await flight.run_and_watch(seconds)
     finally:
         if boxed is not None:
             boxed.close()
         if plants is not None:
-            planted = await _aside(plants.stop)
+            planted = await _run_on_thread(plants.stop)
         # Also when the run is cancelled: what the command planted must not wait for the person's next `git status`.
-        said, checked = ([], True) if before is None else await _aside(lambda: compare(workspace, before))
+        said, checked = ([], True) if before is None else await _run_on_thread(lambda: compare(workspace, before))
     said = [*planted, *flight.guarded, *said]
     text = flight.output.text()
     if not checked:
@@ -191,7 +191,7 @@ def _job(
     return job
 
 
-async def _aside(work: Callable[[], Any]) -> Any:
+async def _run_on_thread(work: Callable[[], Any]) -> Any:
     """Do the work on a thread and wait for its end, even if cancelled."""
     worker = ThreadWorker(work, "glidepath-survey")
     worker.start()
@@ -211,7 +211,7 @@ class _Flight:
         self.guarded: list[str] = []
         """What the guard of names reports."""
 
-    async def fly(self, seconds: float) -> str:
+    async def run_and_watch(self, seconds: float) -> str:
         """Run it; returns why it was stopped, if it was."""
         if not sys.executable:
             raise ToolError("no process could be started: the path of the Python interpreter is unknown")
@@ -246,10 +246,10 @@ class _Flight:
             process.stdin.write(json.dumps(self._job).encode())
             process.stdin.close()
             # The report ends with the warden; the output may not, if a process that survived holds it open.
-            if not await report.within(seconds):
+            if not await report.wait_within(seconds):
                 late = True
                 _send(process, signal.SIGTERM)
-                await report.within(_GRACE + _WARDEN_SECONDS)
+                await report.wait_within(_GRACE + _WARDEN_SECONDS)
         finally:
             await run_uninterrupted(self._land(process, report, draining))
         said = report.read()
@@ -271,7 +271,7 @@ class _Flight:
         """Clean up, so that nothing of the command is left, as far as possible."""
         if not report.ended:
             _send(process, signal.SIGUSR1)
-            await report.within(_WARDEN_SECONDS)
+            await report.wait_within(_WARDEN_SECONDS)
             report.give_up()
         if not report.read():  # its warden was killed: look for processes with the command's mark
             _send(process, signal.SIGKILL)
@@ -294,9 +294,9 @@ class _Report:
         self._data = b""
         self._over = asyncio.Event()
         os.set_blocking(descriptor, False)
-        self._loop.add_reader(descriptor, self._ready)
+        self._loop.add_reader(descriptor, self._on_readable)
 
-    def _ready(self) -> None:
+    def _on_readable(self) -> None:
         data = os.read(self._descriptor, _CHUNK)
         self._data += data
         if not data:
@@ -306,7 +306,7 @@ class _Report:
     def ended(self) -> bool:
         return self._over.is_set()
 
-    async def within(self, seconds: float) -> bool:
+    async def wait_within(self, seconds: float) -> bool:
         """Wait for the end; False if it did not come in time."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds):

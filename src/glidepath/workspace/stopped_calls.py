@@ -78,7 +78,7 @@ class CallListener:
         with suppress(OSError):  # it was killed meanwhile
             fcntl.ioctl(self.descriptor, _SEND, bytearray(_ANSWER.pack(call.id, value, -error, 0)))
 
-    def let_pass(self, call: StoppedCall) -> None:
+    def continue_call(self, call: StoppedCall) -> None:
         """Let the kernel make the call after all: only for programs of ours, which do not change it meanwhile."""
         with suppress(OSError):
             fcntl.ioctl(self.descriptor, _SEND, bytearray(_ANSWER.pack(call.id, 0, 0, _CONTINUE)))

@@ -11,10 +11,10 @@ from glidepath._wire import Meta, replace
 from glidepath.errors import ConfigurationError
 from glidepath.sandbox.policy import Sandbox, SandboxError
 from glidepath.tools import Tool, ToolContext, tool
-from glidepath.tools.advice import closest
+from glidepath.tools.advice import find_closest
 from glidepath.workspace import file_tools
 from glidepath.workspace.root import Workspace
-from glidepath.workspace.sandbox import Bubblewrap, look_for_sandbox
+from glidepath.workspace.sandbox import Bubblewrap, try_sandbox
 from glidepath.workspace.shell import NO_SANDBOX, SANDBOXED, ShellLimits, describe_sandbox, run_command
 
 _LOOKS: Mapping[str, Any] = {"read_only": True, "untrusted": True, "idempotent": True}
@@ -61,7 +61,7 @@ def workspace_tools(
             found = tool(partial(function, workspace), name=name, **options)
             made.append(found.asking_back() if name == "read" else found)
         else:
-            meant = closest(str(name), TOOL_NAMES)
+            meant = find_closest(str(name), TOOL_NAMES)
             hint = f"did you mean {meant!r}?" if meant else f"there are {', '.join(TOOL_NAMES)}"
             raise ConfigurationError(f"there is no workspace tool {name!r:.80}; {hint}")
     return tuple(made)
@@ -119,7 +119,7 @@ def _shell(
     elif isinstance(choice, Bubblewrap):
         sandbox = choice
     elif choice != "off":
-        sandbox, missing = look_for_sandbox()
+        sandbox, missing = try_sandbox()
     if sandbox is None and choice != "off" and (choice == "require" or not approval):
         why = "sandbox='require'" if choice == "require" else "a shell without approval needs one"
         raise ConfigurationError(

@@ -23,7 +23,7 @@ from glidepath.teams import (
     TeamStarted,
     TeamStatus,
 )
-from glidepath.teams.events import TERMINAL, ending
+from glidepath.teams.events import TERMINAL, make_ending
 
 S = StepState
 UNBOUNDED = TeamResourceConstraint()
@@ -43,7 +43,7 @@ class Trial(TeamCoordinatorContract):
 
         def said(event):
             if isinstance(event, TERMINAL):
-                event = ending(self.told(event.result))
+                event = make_ending(self.told(event.result))
             self.emit(emit, event)
 
         async def asked(agent, prompt, **more):
@@ -159,7 +159,7 @@ class GoesAroundTheTeam(Trial):
 
     async def result(self, result, team, ask):
         if result.status is TeamStatus.FAILED:
-            team.team.event_sink(ending(result))
+            team.team.event_sink(make_ending(result))
         return result
 
 

@@ -117,7 +117,7 @@ class KeepsFlags(Trial):
 
     async def flag(self, session_id, reason):
         if reason is None:
-            self._shelf(session_id)
+            self._require_shelf(session_id)
             return
         await super().flag(session_id, reason)
 
@@ -155,7 +155,7 @@ class RemovesAnything(Trial):
     """Removes what somebody holds."""
 
     async def remove(self, session_id):
-        self._shelf(session_id)
+        self._require_shelf(session_id)
         del self._shelves[session_id]
 
 

@@ -165,7 +165,7 @@ def test_large_batches_leave_a_small_state():
 def test_state_of_another_version_is_replaced_where_it_does_not_fit(kept):
     player = Player(GuardrailsConfig(read_only_loop_threshold=8))
     player.metadata = {"guardrails": kept}
-    player.guards = GuardSet(player.config).for_calls(player.metadata, resumed=True)
+    player.guards = GuardSet(player.config).make_call_guards(player.metadata, resumed=True)
     assert [(trip.step, trip.action) for trip in player.play([SEARCH] * 9)] == [
         (3, "nudge"),
         (4, "withdraw"),

@@ -188,7 +188,7 @@ def test_the_window_of_a_resumed_session_counts_on():
     player = Player()
     window = {"calls": ['search {"q":"x"}'] * 3, "results": ["a"] * 3, "tools": ["search"] * 3, "parts": [""] * 3}
     player.metadata = {"guardrails": {"repetition": {**window, "told": []}}}
-    player.guards = GuardSet(player.config).for_calls(player.metadata, resumed=True)
+    player.guards = GuardSet(player.config).make_call_guards(player.metadata, resumed=True)
     assert [(trip.step, trip.action) for trip in player.play([SAME])] == [(1, "withdraw")]
 
 
@@ -200,7 +200,7 @@ def test_the_window_of_a_resumed_session_counts_on():
 def test_a_window_that_is_none_is_forgotten(broken):
     player = Player()
     player.metadata = {"guardrails": {"repetition": broken}}
-    player.guards = GuardSet(player.config).for_calls(player.metadata, resumed=True)
+    player.guards = GuardSet(player.config).make_call_guards(player.metadata, resumed=True)
     assert player.play([SAME]) == []
 
 
@@ -246,7 +246,7 @@ def test_looking_without_doing_is_not_watched_unless_asked(threshold):
 def test_a_new_run_starts_without_the_counts_of_the_last_one():
     player = Player()
     player.play([SAME] * 3)
-    player.guards = GuardSet(player.config).for_calls(player.metadata)
+    player.guards = GuardSet(player.config).make_call_guards(player.metadata)
     player.play([SAME] * 2)
     assert [(trip.step, trip.action) for trip in player.trips] == [(3, "nudge")]
 
@@ -254,13 +254,13 @@ def test_a_new_run_starts_without_the_counts_of_the_last_one():
 def test_a_resumed_run_goes_on_counting():
     player = Player()
     player.play([SAME] * 3)
-    player.guards = GuardSet(player.config).for_calls(player.metadata, resumed=True)
+    player.guards = GuardSet(player.config).make_call_guards(player.metadata, resumed=True)
     player.play([SAME])
     assert [(trip.step, trip.action) for trip in player.trips] == [(3, "nudge"), (4, "withdraw")]
 
 
 def test_a_session_of_before_the_guards_is_filled_in():
     metadata = {"title": "mine"}
-    GuardSet(GuardrailsConfig()).for_calls(metadata, resumed=True)
+    GuardSet(GuardrailsConfig()).make_call_guards(metadata, resumed=True)
     assert metadata["title"] == "mine"
     assert {"repetition", "error_streak"} <= metadata["guardrails"].keys()

@@ -45,7 +45,7 @@ def test_the_defaults_are_the_specified_ones():
 
 
 def made(config):
-    return GuardSet(config).for_calls({}), GuardSet(config).for_ends({})
+    return GuardSet(config).make_call_guards({}), GuardSet(config).make_stop_guards({})
 
 
 def test_the_guards_stand_in_a_fixed_order_and_a_zero_leaves_one_out():

@@ -4,7 +4,7 @@ import pytest
 
 from glidepath.guards import GuardrailsConfig
 from glidepath.guards.guard_set import GuardSet
-from glidepath.guards.truncation import stitch
+from glidepath.guards.truncation import join_parts
 from glidepath.messages import AssistantMessage
 from glidepath.spi import Stop
 
@@ -19,7 +19,7 @@ class Ends:
 
     def __init__(self, **settings):
         self.metadata = {}
-        self.guards = GuardSet(GuardrailsConfig(**settings)).for_ends(self.metadata)
+        self.guards = GuardSet(GuardrailsConfig(**settings)).make_stop_guards(self.metadata)
 
     def show(self, text, *, truncated=False, recent_error=False, can_continue=True):
         stop = Stop(
@@ -102,9 +102,9 @@ TAIL = "the last words of a part that was cut"
     ],
 )
 def test_the_parts_of_an_answer_are_stitched(parts, whole):
-    assert stitch(parts) == whole
+    assert join_parts(parts) == whole
 
 
 def test_only_the_end_is_searched_so_that_hostile_text_costs_little():
     part = "a" * 200_000 + "b"
-    assert stitch([part, part]) == part + part
+    assert join_parts([part, part]) == part + part

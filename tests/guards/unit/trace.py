@@ -59,8 +59,8 @@ class Player:
         self.metadata = {}
         self.wound_down = wound_down
         self.reload = reload_every_step
-        self.guards = GuardSet(self.config).for_calls(self.metadata)
-        self.stop_guards = GuardSet(self.config).for_ends(self.metadata)
+        self.guards = GuardSet(self.config).make_call_guards(self.metadata)
+        self.stop_guards = GuardSet(self.config).make_stop_guards(self.metadata)
         self.withdrawn = frozenset()
         self.trips: list[Trip] = []
         self.verdicts = []
@@ -78,8 +78,8 @@ class Player:
         self.steps += 1
         if self.reload:
             self.metadata = json.loads(json.dumps(self.metadata))
-            self.guards = GuardSet(self.config).for_calls(self.metadata, resumed=True)
-            self.stop_guards = GuardSet(self.config).for_ends(self.metadata, resumed=True)
+            self.guards = GuardSet(self.config).make_call_guards(self.metadata, resumed=True)
+            self.stop_guards = GuardSet(self.config).make_stop_guards(self.metadata, resumed=True)
         calls = tuple(ToolCall(f"c{n}", call.name, call.arguments, call.malformed) for n, call in enumerate(batch))
         step = Step(calls, TOOLS, self.withdrawn, self.wound_down)
         if calls and all(call.name in self.withdrawn for call in calls):

@@ -17,17 +17,24 @@ from textual.containers import VerticalScroll
 from textual.widget import Widget
 
 from glidepath.cli.approval import is_sandboxed
-from glidepath.cli.approval_dialog import ApprovalAsked, ResizedError, consult, refusal
+from glidepath.cli.approval_dialog import ApprovalAsked, ResizedError, consult, describe_refusal
 from glidepath.cli.chat.input_history import InputHistory
 from glidepath.cli.chat.past import LogEntry, OldMessages, StatusLine, answer_entries, diff_text
 from glidepath.cli.chat.prompt import Prompt
 from glidepath.cli.chat.reply import ChatReply
 from glidepath.cli.chat.slash import describe_turn_end, last_answer, last_answer_of, rename_chat
 from glidepath.cli.chat.talk import Conversation
-from glidepath.cli.file_changes import difference
-from glidepath.cli.person import describe_command_output, last_lines, run_user_command
+from glidepath.cli.file_changes import format_difference
+from glidepath.cli.person import describe_command_output, run_user_command, tail_output
 from glidepath.cli.session_names import data_folder
-from glidepath.cli.status import arguments_line, clip, closing_line, guard_line, printable, status_line
+from glidepath.cli.status import (
+    arguments_line,
+    clip_line,
+    closing_line,
+    guard_line,
+    status_line,
+    strip_control_characters,
+)
 from glidepath.errors import ConfigurationError
 from glidepath.events import AttemptDiscarded, Event, GuardTripped, MessageAdded, StreamChunk, ToolEnded, ToolStarted
 from glidepath.outcome import PendingCall
@@ -95,7 +102,7 @@ class ChatApp(App[int]):
         self._status = StatusLine("status")
         kept = data_folder() if talk.kept and not talk.redacts else None
         history = InputHistory(None if kept is None else kept / "chat_history.jsonl")
-        self._prompt = Prompt(history, talk.completions, "Message, or /help")
+        self._prompt = Prompt(history, talk.complete, "Message, or /help")
 
     # --- layout ---------------------------------------------------------------------------------------------------
 
@@ -111,7 +118,7 @@ class ChatApp(App[int]):
         self._pane.anchor()
         self._prompt.focus()
         await self._note(f"{self.talk.model}\n{_WELCOME}")
-        await self._remark()
+        await self._show_notes()
         self.set_interval(_TICK, self._draw)
         self._draw()
         if self._begin_with is not None:
@@ -136,7 +143,7 @@ class ChatApp(App[int]):
         if self.talk.busy:
             line = status_line(self.talk.status, width - len(hint), separator=" \u00b7 ")
         if self._hint:
-            line, hint = clip(self._hint, width), ""
+            line, hint = clip_line(self._hint, width), ""
         self.talk.columns = width - 1  # the scroll bar
         text = Text(line + hint.rjust(width - len(line)) if hint else line)
         if self._status.is_attached:
@@ -159,11 +166,11 @@ class ChatApp(App[int]):
         return widget not in cards and (not isinstance(widget, ChatReply) or widget.complete)
 
     async def _note(self, text: str, kind: str = "note") -> None:
-        await self._add(LogEntry(Text(printable(text)), classes=kind, markup=False))
+        await self._add(LogEntry(Text(strip_control_characters(text)), classes=kind, markup=False))
 
-    async def _remark(self) -> None:
+    async def _show_notes(self) -> None:
         """Show the notes of the command line, which cannot print them while the chat has the screen."""
-        for text in self.talk.remarks():
+        for text in self.talk.take_notes():
             await self._note(text)
 
     # --- what the person does -------------------------------------------------------------------------------------
@@ -186,21 +193,21 @@ class ChatApp(App[int]):
             return
         event.prompt.past.add(text)
         if text.startswith("/"):
-            await self._command(text)
+            await self._run_slash_command(text)
         elif text.startswith("!"):
-            await self._shell(text[1:].strip())
+            await self._run_shell_command(text[1:].strip())
         elif text and self.talk.busy:
             self._waiting.append(text)
             await self._note(f"{text}\n(sent when this turn is over)")
         elif text:
-            self._say(text)
+            self._start_turn(text)
         if asked:
             await self._note(f"The call above still waits for your answer. {event.prompt.placeholder}.")
 
-    def _say(self, text: str) -> None:
-        self._flight = asyncio.create_task(self._turns(text), name="glidepath-chat-turn")
+    def _start_turn(self, text: str) -> None:
+        self._flight = asyncio.create_task(self._run_turns(text), name="glidepath-chat-turn")
 
-    async def _command(self, line: str) -> None:
+    async def _run_slash_command(self, line: str) -> None:
         if line in ("/quit", "/exit", "/q"):
             await self.action_leave()
             return
@@ -221,7 +228,7 @@ class ChatApp(App[int]):
             answer = str(error)
         if answer is not None:
             await self._show_answer(line, answer)
-        await self._remark()
+        await self._show_notes()
         self._draw()
 
     async def _show_answer(self, line: str, answer: str) -> None:
@@ -232,23 +239,23 @@ class ChatApp(App[int]):
         """The answer to a command; None if its text goes to the model."""
         name, _, rest = line.partition(" ")
         if ":" in name or name == "/prompts":
-            text = await self.talk.prompt(line)
+            text = await self.talk.read_server_prompt(line)
             if text is None or name == "/prompts":
                 return text or f"There is no {name}: /prompts lists the prompts of servers."
         else:
-            text = self.talk.own_prompt(line)
+            text = self.talk.custom_command_text(line)
         if text is not None:
             if self.talk.busy:
                 self._waiting.append(text)
                 return "(sent when this turn is over)"
-            self._say(text)
+            self._start_turn(text)
             return None
         if name == "/copy":
             return self._copy()
         if name == "/resume":
             self.talk.title = "" if rest.strip() else self.talk.title
             return await self.talk.resume(rest.strip())
-        return await rename_chat(self.talk, rest.strip()) if name == "/name" else self.talk.command(line)
+        return await rename_chat(self.talk, rest.strip()) if name == "/name" else self.talk.answer_command(line)
 
     def _copy(self) -> str:
         said = last_answer(self.talk.session.messages)
@@ -257,7 +264,7 @@ class ChatApp(App[int]):
         self.copy_to_clipboard(said)
         return f"{pluralize(len(said), 'character', f'{len(said):,}')} copied."
 
-    async def _shell(self, command: str) -> None:
+    async def _run_shell_command(self, command: str) -> None:
         """Run a `!command` as the person; the model sees it with the next message."""
         await self._note(f"! {command}", "you")
         if not command:
@@ -266,8 +273,8 @@ class ChatApp(App[int]):
             await self._note("Another command is running: Esc stops it.")
         else:
             self._command_run = asyncio.create_task(self._run_command(command), name="glidepath-chat-command")
-            self._command_run.add_done_callback(lambda _: self._prompt.hint(""))
-            self._prompt.hint("")
+            self._command_run.add_done_callback(lambda _: self._prompt.show_hint(""))
+            self._prompt.show_hint("")
 
     @property
     def _commanding(self) -> bool:
@@ -276,7 +283,7 @@ class ChatApp(App[int]):
     async def _run_command(self, command: str) -> None:
         code, output = await run_user_command(command, self.talk.folder)
         self.talk.asides.append(describe_command_output(command, code, output))
-        await self._note(last_lines(code, output, self._clip), "tool")
+        await self._note(tail_output(code, output, self._clip), "tool")
 
     async def action_interrupt(self, why: str = "Esc") -> None:
         """Esc: stop the turn and keep its text; unsent messages go back into the line."""
@@ -331,22 +338,22 @@ class ChatApp(App[int]):
 
     # --- a turn ---------------------------------------------------------------------------------------------------
 
-    async def _turns(self, text: str) -> None:
+    async def _run_turns(self, text: str) -> None:
         while True:
-            await self._turn(text)
+            await self._run_turn(text)
             self._between_turns()
             if not self._waiting or not self.is_running:
                 return
             text = self._waiting.pop(0)
 
-    async def _turn(self, text: str) -> None:
+    async def _run_turn(self, text: str) -> None:
         await self._note(f"> {text}", "you")
         asides = self.talk.asides
         try:
-            message, sent = self.talk.message(text)
+            message, sent = self.talk.make_message(text)
             if sent:
                 await self._note("\n".join(sent))
-            result = await self.talk.turn(message, self._show, self._decide)
+            result = await self.talk.run_turn(message, self._show, self._decide)
         except ConfigurationError as error:
             await self._note(str(error))
             self._prompt.put_back([text])
@@ -354,7 +361,7 @@ class ChatApp(App[int]):
             return
         finally:
             self._end_reply()
-        await self._remark()
+        await self._show_notes()
         words = describe_turn_end(result, self.talk)
         if words:
             await self._note(words)
@@ -413,7 +420,7 @@ class ChatApp(App[int]):
             shown.append(f"... {pluralize(len(lines) - _RESULT_LINES, 'more line')}")
         change = self.talk.changes.take_done(event.call_id)
         if change is not None:
-            rows = difference(change, self._room, most=_DIFF_LINES)
+            rows = format_difference(change, self._room, most=_DIFF_LINES)
             text = Text(self._clip(event.tool_name), style="bold").append("\n").append_text(diff_text(rows))
         else:
             text = Text(self._clip(title), style="bold").append("\n" + "\n".join(shown), style="not bold")
@@ -425,7 +432,7 @@ class ChatApp(App[int]):
         return max(self.size.width - 7, 8)
 
     def _clip(self, text: str) -> str:
-        return clip(text, self._room)
+        return clip_line(text, self._room)
 
     async def _decide(self, pending: Sequence[PendingCall]) -> Mapping[str, Decision]:
         decisions: dict[str, Decision] = {}
@@ -456,7 +463,7 @@ class ChatApp(App[int]):
             with contextlib.suppress(ResizedError):
                 decision = await consult(one, (columns, lines), self._answer, _ALLOW, always)
                 if decision is not None and decision.kind == "deny":
-                    await self._note(refusal(decision))
+                    await self._note(describe_refusal(decision))
                 return decision
 
     def on_resize(self) -> None:
@@ -484,7 +491,7 @@ class ChatApp(App[int]):
         line = self._prompt
         typed = line.discard_input(self.talk.unread if decides else 0.0)
         line.value = draft
-        line.expect(keys, "y or a" if decides else "")
+        line.expect_keys(keys, "y or a" if decides else "")
         self._asked_at = line.since
         asked: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         self._asked = asked
@@ -500,7 +507,7 @@ class ChatApp(App[int]):
             raise
         finally:
             self._asked = None
-            line.expect(())
+            line.expect_keys(())
             if typed:
                 line.put_back([typed])
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from glidepath._wire import replace
 from glidepath.agent import Limits
 from glidepath.cli.layers import Known
-from glidepath.cli.status import money
+from glidepath.cli.status import format_money
 from glidepath.errors import ConfigurationError, close_to
 from glidepath.quantities import format_seconds
 
@@ -88,7 +88,7 @@ def limits_command(talk: Conversation, text: str) -> str:
         return str(error)
     flag = _FLAGS.get(name, f"--max-{name}" if name != "time" else "--timeout")
     talk.settings.known[f"limits.{FIELDS[name]}"] = Known(wanted, f"flag {flag}", value.strip())
-    talk.become(agent)
+    talk.use_agent(agent)
     return _row(talk, name)
 
 
@@ -124,5 +124,5 @@ def _noun(name: str) -> str:
 
 def _format_amount(name: str, amount: Any) -> str:
     if name == "cost":
-        return money(Decimal(str(amount)))
+        return format_money(Decimal(str(amount)))
     return format_seconds(round(amount, 1)) if name == "time" else str(amount)

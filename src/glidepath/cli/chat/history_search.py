@@ -27,21 +27,21 @@ class HistorySearch:
     def begin(self) -> None:
         """Begin a search."""
         self._words, self._found, self._before = "", None, self._line.text
-        self._tell()
+        self._show_state()
 
-    def takes(self, event: keys.Key) -> bool:
+    def is_search_key(self, event: keys.Key) -> bool:
         """True if the key belongs to the search; any other key accepts the match and does its usual work."""
         if self._words is None:
             return False
         if event.key == "ctrl+r":
-            self._look(self._words, self._found)
+            self._search_history(self._words, self._found)
         elif event.key == "backspace":
-            self._look(self._words[:-1], None)
+            self._search_history(self._words[:-1], None)
         elif event.is_printable and event.character is not None:
-            self._look(self._words + event.character, None)
+            self._search_history(self._words + event.character, None)
         else:
             self._words = None
-            self._line.hint("")
+            self._line.show_hint("")
             return event.key == "enter"
         return True
 
@@ -50,16 +50,16 @@ class HistorySearch:
         if self._words is not None:
             self._words = None
             self._line.value = self._before
-            self._line.hint("")
+            self._line.show_hint("")
 
-    def _look(self, words: str, before: int | None) -> None:
+    def _search_history(self, words: str, before: int | None) -> None:
         self._words = words
         found = self._line.past.search(words, before) if words else None
         if found is not None:
             self._found = found
             self._line.value = self._line.past.lines[found]
-        self._tell(missing=bool(words) and found is None)
+        self._show_state(missing=bool(words) and found is None)
 
-    def _tell(self, *, missing: bool = False) -> None:
+    def _show_state(self, *, missing: bool = False) -> None:
         state = "nothing older has" if missing else "history search:"
-        self._line.hint(f"{state} {self._words!r}  (Ctrl-R older, Enter takes it, Esc leaves)")
+        self._line.show_hint(f"{state} {self._words!r}  (Ctrl-R older, Enter takes it, Esc leaves)")

@@ -13,8 +13,8 @@ from textual.widget import Widget
 from textual.widgets import Static
 
 from glidepath.cli.file_changes import color_rows
-from glidepath.cli.markup import Blocks, renderable
-from glidepath.cli.status import printable
+from glidepath.cli.markup import Blocks, render_block
+from glidepath.cli.status import strip_control_characters
 
 
 class LogEntry(Static):
@@ -125,14 +125,14 @@ def answer_entries(line: str, said: str, answer: str) -> list[LogEntry]:
     if line.startswith("/diff"):
         return [LogEntry(diff_text(said.split("\n")), classes="note", markup=False)]
     head, found, tail = said.partition(f"\n{answer}") if answer and line.startswith("/resume") else (said, "", "")
-    entries = [LogEntry(Text(printable(head)), classes="note", markup=False)]
+    entries = [LogEntry(Text(strip_control_characters(head)), classes="note", markup=False)]
     if found:
         blocks = Blocks()
-        rows = [renderable(block) for block in [*blocks.feed(f"{answer}\n"), *blocks.end()]]
+        rows = [render_block(block) for block in [*blocks.feed(f"{answer}\n"), *blocks.end()]]
         spaced = [part for row in rows for part in (Text(""), row)][1:]
         entries.append(LogEntry(Group(*spaced), classes="answer", markup=False))
     if tail.strip():
-        entries.append(LogEntry(Text(printable(tail.strip("\n"))), classes="note", markup=False))
+        entries.append(LogEntry(Text(strip_control_characters(tail.strip("\n"))), classes="note", markup=False))
     return entries
 
 
@@ -140,5 +140,5 @@ def diff_text(rows: Sequence[str]) -> Text:
     """Rows of a diff: added ones green, removed ones red."""
     text = Text()
     for number, (row, color) in enumerate(color_rows(rows)):
-        text.append(("\n" if number else "") + printable(row), style=color)
+        text.append(("\n" if number else "") + strip_control_characters(row), style=color)
     return text

@@ -81,7 +81,7 @@ class Prompt(TextArea):
         """The text in the line, stripped."""
         return self.text.strip()
 
-    def hint(self, text: str) -> None:
+    def show_hint(self, text: str) -> None:
         """Show a hint about the text being typed; an empty one removes it."""
         self.post_message(self.Hint(text))
 
@@ -89,7 +89,7 @@ class Prompt(TextArea):
         """Put a message that was sent too early back into the line, before what is being typed."""
         self.value = "\n".join([*texts, *([self.said] if self.said else [])])
 
-    def expect(self, keys: Sequence[str], typed: str = "") -> None:
+    def expect_keys(self, keys: Sequence[str], typed: str = "") -> None:
         """Take these keys as answers from now on, while the line is empty; none of them when no question is open.
 
         `typed` names the answers that need Enter.
@@ -98,7 +98,7 @@ class Prompt(TextArea):
         self._choice = ", ".join(keys[:-1]) + f" or {keys[-1]}" if keys else ""
         first = f"{typed} and Enter; or press" if typed else "Press"
         self.placeholder = f"{first} {self._choice}" if keys else self._usual
-        self.hint("")
+        self.show_hint("")
 
     def discard_input(self, more: float = 0.0) -> str:
         """Empty the line and drop every key that was pressed before now, and for `more` seconds; what was there."""
@@ -113,7 +113,7 @@ class Prompt(TextArea):
         if event.time < self.since:
             self._consume_key(event)
             return
-        if self.search.takes(event) or (not self.text and self._rest.takes(event)):
+        if self.search.is_search_key(event) or (not self.text and self._rest.is_rest_of_answer(event)):
             self._consume_key(event)
         elif event.key == "enter":
             # Textual handles Enter later; keys pressed in the meantime would still get into the line.
@@ -126,7 +126,7 @@ class Prompt(TextArea):
             self._consume_key(event)
             self.post_message(self.Submitted(self, event.key.lower()))
             self.single = ()  # one key answers one question
-            self._rest.follows(event)
+            self._rest.note_answer_key(event)
         elif (event.key == "up" and self._walk(older=True)) or (event.key == "down" and self._walk(older=False)):
             self._consume_key(event)
         elif event.key == "ctrl+r":
@@ -138,11 +138,11 @@ class Prompt(TextArea):
         elif event.key in _EDITING:
             self._consume_key(event)
             await self.run_action(_EDITING[event.key])
-            self.hint("") if self.single and not self.text else None
+            self.show_hint("") if self.single and not self.text else None
         elif event.is_printable:
             self.insert(self._rest.take_back_keys()) if not self.text else None
             self.past.forget_place()
-            self.hint(f"Enter sends this; empty the line to press {self._choice}" if self.single else "")
+            self.show_hint(f"Enter sends this; empty the line to press {self._choice}" if self.single else "")
 
     def action_delete_to_start_of_line(self) -> None:
         """Ctrl-U: delete what is before the cursor, however many rows of the screen it takes."""
@@ -155,7 +155,7 @@ class Prompt(TextArea):
 
     def _send(self, text: str) -> None:
         self.value = ""
-        self.hint("")
+        self.show_hint("")
         self.post_message(self.Submitted(self, text))
 
     def _walk(self, *, older: bool) -> bool:
@@ -192,4 +192,4 @@ class Prompt(TextArea):
             self.replace(whole, (row, column - len(word)), (row, column))
             self.move_cursor((row, column - len(word) + len(whole)))
         more = f" and {len(found) - _FEW} more" if len(found) > _FEW else ""
-        self.hint("  ".join(found[:_FEW]) + more if len(found) > 1 else "")
+        self.show_hint("  ".join(found[:_FEW]) + more if len(found) > 1 else "")

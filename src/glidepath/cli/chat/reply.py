@@ -12,8 +12,8 @@ from textual.containers import Vertical
 from textual.timer import Timer
 
 from glidepath.cli.chat.past import LogEntry
-from glidepath.cli.markup import Blocks, MarkupBlock, plain, renderable
-from glidepath.cli.readable import readable
+from glidepath.cli.markup import Blocks, MarkupBlock, plain, render_block
+from glidepath.cli.readable import replace_control_characters
 
 _SOONEST = 0.05
 _LATEST = 1.0
@@ -54,7 +54,7 @@ class ChatReply(Vertical):
 
     def write(self, text: str) -> None:
         """Add text."""
-        shown = readable(text)
+        shown = replace_control_characters(text)
         self.text += shown
         self._finished += self._written.feed(shown)
         self._show_soon()
@@ -80,7 +80,7 @@ class ChatReply(Vertical):
     def _show_more(self) -> None:
         self._beat = None
         began = time.perf_counter()
-        many = self._how_many()
+        many = self._count_blocks_to_lay_out()
         new = [widget for block in self._finished[:many] for widget in self._place(block)]
         del self._finished[:many]
         left = None if self._finished else self._written.open
@@ -102,7 +102,7 @@ class ChatReply(Vertical):
         if self._finished:
             self._show_soon()
 
-    def _how_many(self) -> int:
+    def _count_blocks_to_lay_out(self) -> int:
         """How many blocks to lay out now: a reply of many short ones must not lag behind what is already there."""
         sizes = accumulate(_LEAST + len(block.text) for block in self._finished)
         return max(_AT_ONCE, sum(1 for _ in takewhile(lambda size: size <= _LETTERS, sizes)))
@@ -113,7 +113,7 @@ class ChatReply(Vertical):
 
     def _place(self, block: MarkupBlock) -> list[LogEntry]:
         """The widget that this block begins; None if it joins the one before it."""
-        laid_out = renderable(block)
+        laid_out = render_block(block)
         if block.kind != "code" and self._passage is not None and len(block.text) <= self._room:
             self._rows += [laid_out] if block.more else [Text(""), laid_out]
             self._room -= _BLOCK + len(block.text)

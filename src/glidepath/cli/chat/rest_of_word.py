@@ -17,12 +17,12 @@ class RestOfWord:
         self._held = ""
         self._until = 0.0
 
-    def follows(self, event: keys.Key) -> None:
+    def note_answer_key(self, event: keys.Key) -> None:
         """This key has answered a question."""
         self._left, self._held = _WORDS.get(event.key.lower(), ""), ""
         self._until = event.time + _SOON
 
-    def takes(self, event: keys.Key) -> bool:
+    def is_rest_of_answer(self, event: keys.Key) -> bool:
         """True for a key that belongs to the answer; the Enter at its end, too, which must not answer another one."""
         soon = event.time < self._until
         if soon and event.key == "enter" and not (self._held and self._left):

@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING
 from glidepath._wire import encode
 from glidepath.cli.attachments import INTERRUPTED, read_typed_part
 from glidepath.cli.chat.chat_limits import limit_used_up, limits_command
-from glidepath.cli.file_changes import difference
-from glidepath.cli.screens import ending
+from glidepath.cli.file_changes import format_difference
+from glidepath.cli.screens import describe_ending
 from glidepath.cli.session_names import find_session
 from glidepath.cli.shown import call_line, escape_invisible
-from glidepath.cli.status import figure, money, tokens_of
-from glidepath.context import CharEstimator, sizer
+from glidepath.cli.status import format_count, format_money, tokens_of
+from glidepath.context import CharEstimator, make_sizer
 from glidepath.errors import ConfigurationError, StoreError
 from glidepath.messages import ImageBlock, Message
 from glidepath.outcome import LoopOutcome, RunResult, TextOrigin
@@ -36,13 +36,18 @@ def _cost(talk: Conversation, _: str) -> str:
     totals, limit = talk.session.totals, talk.agent.config.limits.max_cost
     if totals.cost is None:
         return f"{tokens_of(totals.usage.total)}. There is no price for {talk.model}, so the cost is unknown."
-    rows = [f"{money(totals.cost)} so far, {tokens_of(totals.usage.total)} in {pluralize(totals.runs, 'message')}."]
+    rows = [
+        f"{format_money(totals.cost)} so far, {tokens_of(totals.usage.total)} in {pluralize(totals.runs, 'message')}."
+    ]
     if limit is not None:
         most = Decimal(str(limit))
-        rows.append(f"The conversation may cost {money(most)}; {money(max(most - totals.cost, Decimal(0)))} is left.")
+        rows.append(
+            f"The conversation may cost {format_money(most)}; {format_money(max(most - totals.cost, Decimal(0)))} "
+            "is left."
+        )
     last = talk.last
     if last is not None and last.cost is not None:
-        rows.append(f"The last message cost {money(last.cost)}: {tokens_of(last.usage.total)}.")
+        rows.append(f"The last message cost {format_money(last.cost)}: {tokens_of(last.usage.total)}.")
     return "\n".join(rows)
 
 
@@ -50,14 +55,14 @@ _SYSTEM, _TOOLS, _SERVED, _YOU = "the system prompt", "descriptions of tools", "
 _NAMES = {"user": _YOU, "assistant": "the model", "tool_result": "results of tools", "system": _SYSTEM}
 
 
-def next_message(talk: Conversation) -> dict[str, int]:
+def estimate_next_message(talk: Conversation) -> dict[str, int]:
     """About how many tokens the next message sends beside itself, by who they come from.
 
     The whole is what the model counted last, as long as nothing has changed since; before that, it is estimated.
     """
     config = talk.agent.config
     estimator = config.token_estimator or CharEstimator()
-    size: Callable[[Message], int] = sizer(estimator)
+    size: Callable[[Message], int] = make_sizer(estimator)
     tools = tuple(tool.spec for tool in config.tools)
     shares = dict.fromkeys((_SYSTEM, _TOOLS, _SERVED, _YOU), 0)
     shares[_SYSTEM] += estimator.estimate(config.system_prompt) if config.system_prompt else 0
@@ -77,15 +82,15 @@ def next_message(talk: Conversation) -> dict[str, int]:
 
 
 def _context(talk: Conversation, _: str) -> str:
-    shares, window = next_message(talk), talk.agent.config.context_window
+    shares, window = estimate_next_message(talk), talk.agent.config.context_window
     total = sum(shares.values())
     rows = [f"Your next message sends about {tokens_of(total)}, and what you type:"]
-    rows += [f"  {name:<21} {figure(count):>6}" for name, count in shares.items()]
+    rows += [f"  {name:<21} {format_count(count):>6}" for name, count in shares.items()]
     if talk.agent.config.tool_sources and _SERVED not in shares:
         rows.append(f"  {_SERVED:<21} {'?':>6}  known after your first message")
     if window:
         full = min(_BAR, _BAR * total // window)
-        rows.append(f"The model can read {figure(window)} [{'#' * full}{'.' * (_BAR - full)}]")
+        rows.append(f"The model can read {format_count(window)} [{'#' * full}{'.' * (_BAR - full)}]")
     ways = "/clear starts a new conversation." if talk.kept else "/compact shortens them, /clear starts again."
     rows.append(f"{pluralize(len(talk.session.messages), 'message')} so far. {ways}")
     return "\n".join(rows)
@@ -96,7 +101,7 @@ def _diff(talk: Conversation, _: str) -> str:
     if not changes:
         none = "There are no changes to show. Only what write and edit have changed in this chat counts."
         return none + talk.changes.describe_unseen(talk.session.messages)
-    return "\n".join(row for change in changes for row in difference(change, talk.columns))
+    return "\n".join(row for change in changes for row in format_difference(change, talk.columns))
 
 
 def _undo(talk: Conversation, _: str) -> str:
@@ -114,7 +119,7 @@ def _export(talk: Conversation, path: str) -> str:
     if file.exists():
         return f"{file} already exists: name another file."
     try:
-        file.write_text(transcript(talk.session.messages, cut_off(talk.session.last)), encoding="utf-8")
+        file.write_text(write_transcript(talk.session.messages, cut_off(talk.session.last)), encoding="utf-8")
     except OSError as error:
         return f"{file} cannot be written: {error.strerror or error}"
     return f"Written to {file}"
@@ -127,7 +132,7 @@ def _tools(talk: Conversation, _: str) -> str:
     wide = 2 + max([len(tool.name) for tool in tools], default=0)
     rows = []
     for tool in tools:
-        asks = " (asks you first)" if tool.requires_approval or talk.changes.asks(tool.name) else ""
+        asks = " (asks you first)" if tool.requires_approval or talk.changes.needs_approval(tool.name) else ""
         about = tool.description.splitlines()[0] if tool.description else ""
         rows.append(fill(f"{tool.name:<{wide}}{about}{asks}", talk.columns, subsequent_indent=" " * wide))
     return "\n".join([*rows, *(f"and those of the MCP server {source.name}" for source in sources)])
@@ -144,7 +149,7 @@ SLASHES: dict[str, Callable[[Conversation, str], str]] = {
 }
 
 
-def transcript(messages: list[Message], begun: str = "") -> str:
+def write_transcript(messages: list[Message], begun: str = "") -> str:
     """A conversation as Markdown, with the reply that was begun last and interrupted."""
     parts = []
     for message in messages:
@@ -187,13 +192,13 @@ def _longest_fence(text: str) -> int:
 def describe_turn_end(result: RunResult, talk: Conversation) -> str:
     """How a turn ended, in a few words, and what to do when a limit of the conversation is used up; empty if done."""
     if result.outcome is not LoopOutcome.PAUSED:
-        words = ending(result)
+        words = describe_ending(result)
         if result.outcome is LoopOutcome.CANCELLED and result.cause is not None:
             words = f"interrupted ({result.cause.reason})"
         limit = limit_used_up(talk, result)
         if not limit:
             return words
-        back = f", or leave and type: {talk.way_back()}" if talk.kept else ""
+        back = f", or leave and type: {talk.return_command()}" if talk.kept else ""
         more = "a larger budget" if limit == "cost" else "a higher limit"
         return f"{words}\nTo continue with {more}, type /limits {limit} AMOUNT{back}"
     calls = "; ".join(call_line(one.call.name, one.call.arguments, _CALL) for one in result.pending)
@@ -205,7 +210,7 @@ def last_answer(messages: list[Message]) -> str:
     return next((message.text for message in reversed(messages) if message.role == "assistant" and message.text), "")
 
 
-def where_it_stands(folded: Folded) -> str:
+def describe_end(folded: Folded) -> str:
     """The end of a stored conversation: what the person said last, the answer, and calls that were cut off."""
     from glidepath.sessions.recover import open_calls
 
@@ -259,5 +264,5 @@ async def rename_chat(talk: Conversation, name: str) -> str:
         return str(error)
     with contextlib.suppress(ConfigurationError, StoreError):  # another one may have the same name
         if await find_session(store, name) == talk.session.id:
-            return f"This conversation is now called {name!r}. To come back: {talk.way_back(name)}"
-    return f"This conversation is now called {name!r}, and so is another one. To come back: {talk.way_back()}"
+            return f"This conversation is now called {name!r}. To come back: {talk.return_command(name)}"
+    return f"This conversation is now called {name!r}, and so is another one. To come back: {talk.return_command()}"

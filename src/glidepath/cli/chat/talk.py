@@ -10,19 +10,19 @@ from textwrap import fill
 
 from glidepath.agent import Agent
 from glidepath.cli.agent_maker import make_agent, workspace_folder
-from glidepath.cli.attachments import files_to_name, with_files
+from glidepath.cli.attachments import attach_files, files_to_name
 from glidepath.cli.chat.chat_limits import conversation_limits, key_to_raise, message_limits
-from glidepath.cli.chat.slash import SLASHES, next_message, take_attachments, where_it_stands
+from glidepath.cli.chat.slash import SLASHES, describe_end, estimate_next_message, take_attachments
 from glidepath.cli.chat_cards import chat_list, keep_card
 from glidepath.cli.file_changes import Changes
-from glidepath.cli.instructions import own_commands
+from glidepath.cli.instructions import load_custom_commands
 from glidepath.cli.layers import Known, LoadedSettings
-from glidepath.cli.screens import ending
-from glidepath.cli.session_names import find_session, label_session, remember_here, short
-from glidepath.cli.status import Status, clip, figure, money, most_output, tokens_of
+from glidepath.cli.screens import describe_ending
+from glidepath.cli.session_names import find_session, label_session, remember_here, shorten_id
+from glidepath.cli.status import Status, clip_line, format_count, format_money, reserved_output_of, tokens_of
 from glidepath.cli.stores import wallet_of
 from glidepath.cli.world import CliContext
-from glidepath.context import CharEstimator, Compact, sizer
+from glidepath.context import CharEstimator, Compact, make_sizer
 from glidepath.errors import ConfigurationError, StoreError
 from glidepath.events import Event, RunStarted
 from glidepath.messages import ImageBlock, Message, UserMessage
@@ -70,7 +70,7 @@ Decide = Callable[[Sequence[PendingCall]], Awaitable[Mapping[str, Decision]]]
 
 
 class Conversation:
-    """One conversation. `turn` says something to the agent; the slash commands answer with text."""
+    """One conversation. `run_turn` says something to the agent; the slash commands answer with text."""
 
     def __init__(self, settings: LoadedSettings, world: CliContext) -> None:
         self.settings = settings
@@ -80,7 +80,7 @@ class Conversation:
         self.workspace = Workspace(self.folder, allow_protected=settings.get("allow_protected") or ())
         asks = settings.get("edits") or ("ask" if settings["approve"] == "ask" else "apply")
         self.changes = Changes(self.workspace, asking=asks == "ask")
-        self.own = own_commands(world)
+        self.own = load_custom_commands(world)
         """Slash commands of this folder and of the user."""
         self.columns = 80
         self.counted = ("", 0, 0)
@@ -92,10 +92,10 @@ class Conversation:
         """What the person ran with `!`, and pictures: sent with the next message."""
         self.agent: Agent = make_agent(settings.copy(), world, plugins=(self.changes,))
         self.model = str(settings.get("model"))
-        self.session = self._conversation()
+        self.session = self._make_session()
         self.title = ""
         """The name for the conversation that begins with the next message; empty once it has it."""
-        self.status = Status(self.agent.config.limits, world.now, most_output(self.agent.config))
+        self.status = Status(self.agent.config.limits, world.now, reserved_output_of(self.agent.config))
         self.status.phase = "ready"
         self._token: CancelToken | None = None
         self._entered: Agent | None = None
@@ -107,7 +107,7 @@ class Conversation:
         if entered is not None:
             await entered.__aexit__(None, None, None)
 
-    async def prompt(self, line: str) -> str | None:
+    async def read_server_prompt(self, line: str) -> str | None:
         """The text of a server's prompt, for `/SERVER:PROMPT words`; None for any other line."""
         from glidepath.cli.servers import prompt_of
 
@@ -116,11 +116,11 @@ class Conversation:
             self._served[text] = origin
         return text
 
-    def _conversation(self, name: str | None = None, messages: Sequence[Message] = ()) -> Session:
+    def _make_session(self, name: str | None = None, messages: Sequence[Message] = ()) -> Session:
         """A session with the limits of the whole conversation."""
         return Session(name, messages=messages, limits=conversation_limits(self))
 
-    def become(self, agent: Agent) -> None:
+    def use_agent(self, agent: Agent) -> None:
         """An agent with other limits answers from now on."""
         self.agent, self.status.limits = agent, agent.config.limits
         self.session.limits = conversation_limits(self)
@@ -147,24 +147,24 @@ class Conversation:
         self._token.cancel(why)
         return True
 
-    async def turn(self, text: str | UserMessage, show: Show, decide: Decide) -> RunResult:
+    async def run_turn(self, text: str | UserMessage, show: Show, decide: Decide) -> RunResult:
         """Send a message, show what happens, and ask about calls that need a person, until the run has ended."""
         limits = message_limits(self)
         token = self._token = CancelToken()
         self.status.restart(self.session.totals.cost)
-        self.changes.next_turn()
+        self.changes.start_turn()
         if self._entered is not self.agent:
             await self.close()
             self._entered = await self.agent.__aenter__()  # tool servers stay up for the whole conversation
         try:
             # The store has the whole conversation.
-            home = self._conversation(self.session.id) if self.kept else self.session
+            home = self._make_session(self.session.id) if self.kept else self.session
             above = await wallet_of(self.settings, self.agent)
             stream = self.agent.stream(text, session=home, cancel=token, parent=above, limits=limits)
             while True:
                 async with stream:
                     async for event in stream:
-                        self.status.hear(event)
+                        self.status.record_event(event)
                         if self.kept and isinstance(event, RunStarted):  # from now on, whatever ends this process
                             remember_here(self._world.folder, self.session.id)
                             keep_card(self.session, text, self.model, self.settings, self._world.folder)
@@ -172,7 +172,7 @@ class Conversation:
                         await show(event)
                 result = stream.result
                 if self.kept and not result.messages:  # such as while another process has the conversation
-                    raise ConfigurationError(f"Not sent: {ending(result)}")
+                    raise ConfigurationError(f"Not sent: {describe_ending(result)}")
                 before = self.last if self.last is not None and self.last.run_id == result.run_id else None
                 self.worked += result.elapsed - (0.0 if before is None else before.elapsed)
                 self.last = result
@@ -191,7 +191,7 @@ class Conversation:
             self.status.phase = "ready"
             self.counted = (self.session.id, len(self.session.messages), self.status.last_call)
 
-    def remarks(self) -> list[str]:
+    def take_notes(self) -> list[str]:
         """The notes of the command line since the last call."""
         notes = self._world.notes
         found = list(notes or ())
@@ -202,22 +202,22 @@ class Conversation:
     def idle_line(self, width: int) -> str:
         """The status line while nothing is running."""
         totals = self.session.totals
-        parts = ["ready", tokens_of(totals.usage.total), "" if totals.cost is None else money(totals.cost)]
+        parts = ["ready", tokens_of(totals.usage.total), "" if totals.cost is None else format_money(totals.cost)]
         line = " \u00b7 ".join(part for part in parts if part)
         full = f"{line} \u00b7 {self.model}"
-        return full if len(full) <= width else clip(line, width)
+        return full if len(full) <= width else clip_line(line, width)
 
     # --- slash commands -------------------------------------------------------------------------------------------
 
-    def command(self, line: str) -> str:
+    def answer_command(self, line: str) -> str:
         """The answer to a slash command."""
         name, _, rest = line[1:].partition(" ")
         if name in SLASHES:
             return SLASHES[name](self, rest.strip())
         if name not in COMMANDS:
-            from glidepath.tools.advice import closest
+            from glidepath.tools.advice import find_closest
 
-            meant = closest(name, [*COMMANDS, *self.own])
+            meant = find_closest(name, [*COMMANDS, *self.own])
             return f"There is no /{name}." + (f" Did you mean /{meant}?" if meant else " Type /help.")
         answers: dict[str, Callable[[str], str]] = {
             "help": self._help,
@@ -239,10 +239,10 @@ class Conversation:
         turns, calls = pluralize(totals.iterations, "model turn"), pluralize(totals.tool_calls, "tool call")
         parts = [f"{pluralize(totals.runs, 'message')} from you, {turns}, {calls}"]
         most = self.agent.config.limits.max_cost
-        of = "" if most is None else f" of {money(Decimal(str(most)))}"
-        spent = "" if totals.cost is None else f", {money(totals.cost)}{of}"
+        of = "" if most is None else f" of {format_money(Decimal(str(most)))}"
+        spent = "" if totals.cost is None else f", {format_money(totals.cost)}{of}"
         parts.append(f"{tokens_of(totals.usage.total)}{spent}")
-        parts.append(f"your next message sends about {tokens_of(sum(next_message(self).values()))}")
+        parts.append(f"your next message sends about {tokens_of(sum(estimate_next_message(self).values()))}")
         parts.append(f"model {self.model}")
         return "\n".join(parts)
 
@@ -262,14 +262,14 @@ class Conversation:
         if self.kept:
             return "A saved conversation stays whole; the model gets what fits its window. /clear starts a new one."
         messages = self.session.messages
-        size = sizer(CharEstimator())
+        size = make_sizer(CharEstimator())
         sizes = [size(message) for message in messages]
         before = sum(sizes)
         shaped = Compact().shape(messages, sizes, before // 2, [0] if messages else [])
         if not shaped.dropped:
             return "There is nothing to shorten."
         messages[:] = list(shaped.messages)
-        after = figure(sum(map(size, messages)))
+        after = format_count(sum(map(size, messages)))
         return f"{pluralize(shaped.dropped, 'message')} left out: about {tokens_of(before)} became {after}."
 
     async def resume(self, wanted: str) -> str:
@@ -288,11 +288,11 @@ class Conversation:
             folded = (await read_journal(store, wanted)).folded
         except (ConfigurationError, StoreError) as error:
             return str(error)
-        self.session = self._conversation(wanted, folded.messages)
+        self.session = self._make_session(wanted, folded.messages)
         self.session.totals, self.session.last = folded.session.totals, folded.session.last
         self.worked = 0.0
         count = pluralize(len(folded.messages), "message")
-        return f"Continuing {short(wanted)} ({count}).{where_it_stands(folded)}"
+        return f"Continuing {shorten_id(wanted)} ({count}).{describe_end(folded)}"
 
     async def _name_it(self) -> None:
         title, self.title = self.title, ""
@@ -317,26 +317,26 @@ class Conversation:
         if self.kept and self.session.messages:
             remember_here(self._world.folder, self.session.id)
 
-    def way_back(self, name: str = "") -> str:
+    def return_command(self, name: str = "") -> str:
         """The command that returns to this conversation, by its id unless a name is given; empty if it is not saved."""
         if not self.kept or not self.session.messages:
             return ""
         from glidepath.cli.commands.run_command import repeat_flags, suggest_raised_limit
 
         sign = "=" if name.startswith("-") else " "
-        which = f"--resume{sign}{shlex.quote(name or short(self.session.id))}"
+        which = f"--resume{sign}{shlex.quote(name or shorten_id(self.session.id))}"
         most = key_to_raise(self, self.session.last)  # with the same limit, no message would be answered
         flags = [*repeat_flags(self.settings, but=most), *suggest_raised_limit(self.settings, most, self.session.last)]
         return " ".join(["glidepath chat", which, *flags])
 
-    def completions(self, word: str) -> list[str]:
+    def complete(self, word: str) -> list[str]:
         """Completions for the start of a /command or an @file."""
         if word.startswith("@"):
             return files_to_name(word, self.folder)
         names = [*COMMANDS, *self.own]
         return sorted({f"/{name}" for name in names if f"/{name}".startswith(word)})
 
-    def own_prompt(self, line: str) -> str | None:
+    def custom_command_text(self, line: str) -> str | None:
         """The text that a custom slash command sends; None for any other command."""
         name, _, rest = line[1:].partition(" ")
         text = None if name in COMMANDS else self.own.get(name)
@@ -346,9 +346,9 @@ class Conversation:
             return text.replace("$ARGUMENTS", rest.strip())
         return f"{text.rstrip()}\n\n{rest.strip()}" if rest.strip() else text
 
-    def message(self, text: str) -> tuple[str | UserMessage, list[str]]:
+    def make_message(self, text: str) -> tuple[str | UserMessage, list[str]]:
         """The message for a line: with the files it names and the commands run with `!`."""
-        message = with_files(text, self.workspace, take_attachments(self), self._served.pop(text, ""))
+        message = attach_files(text, self.workspace, take_attachments(self), self._served.pop(text, ""))
         self.asides = []
         return message
 
@@ -357,8 +357,8 @@ class Conversation:
         self.remember()
         self.asides.clear()
         self.worked = 0.0
-        self.session = self._conversation()
+        self.session = self._make_session()
 
 
 def _first_line(text: str) -> str:
-    return clip(next((line.strip("# ") for line in text.splitlines() if line.strip()), ""), _ROW)
+    return clip_line(next((line.strip("# ") for line in text.splitlines() if line.strip()), ""), _ROW)

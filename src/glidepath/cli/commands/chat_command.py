@@ -47,7 +47,7 @@ def execute(options: argparse.Namespace, world: CliContext) -> int:
     from glidepath.cli.chat.heap import keep_heap
     from glidepath.cli.chat.slash import rename_chat
     from glidepath.cli.chat.talk import Conversation
-    from glidepath.cli.chat_cards import choose_chat, print_chats, telling_of_pending
+    from glidepath.cli.chat_cards import choose_chat, make_pending_notes, print_chats
     from glidepath.cli.stores import keep_sessions
 
     world.notes = []
@@ -55,7 +55,7 @@ def execute(options: argparse.Namespace, world: CliContext) -> int:
         keep_sessions(settings, world)
         if options.resume == "" and not settings.get("model"):
             return print_chats(settings, world)
-        wanted = choose_chat(options, settings, world, telling_of_pending(settings, world, tell=False))
+        wanted = choose_chat(options, settings, world, make_pending_notes(settings, world, tell=False))
         talk = Conversation(settings, world)
         talk.title = options.name or ""
         talk.asides += load_pictures(options.image, world)
@@ -68,6 +68,6 @@ def execute(options: argparse.Namespace, world: CliContext) -> int:
     talk.remember()
     if talk.title and talk.session.messages:  # continued without a new message
         world.note(asyncio.run(rename_chat(talk, talk.title)))
-    elif talk.way_back():
-        world.note(f"to come back: {talk.way_back(asyncio.run(talk.name()))}")
+    elif talk.return_command():
+        world.note(f"to come back: {talk.return_command(asyncio.run(talk.name()))}")
     return code

@@ -24,14 +24,14 @@ def execute(options: argparse.Namespace, world: CliContext) -> int:
     from glidepath.cli.parser import make_parser
 
     if options.shell == "fish":
-        world.write("".join(f"{line}\n" for line in _fish(make_parser(list(COMMANDS)))))
+        world.write("".join(f"{line}\n" for line in _write_fish_script(make_parser(list(COMMANDS)))))
         return 0
     shtab = require_extra("shtab")
     world.write(shtab.complete(make_parser(list(COMMANDS)), options.shell) + "\n")
     return 0
 
 
-def _fish(parser: argparse.ArgumentParser) -> Iterator[str]:
+def _write_fish_script(parser: argparse.ArgumentParser) -> Iterator[str]:
     """The completion script for fish, which shtab does not support."""
     yield "complete -c glidepath -f"
     [commands] = [one for one in parser._actions if isinstance(one, argparse._SubParsersAction)]  # noqa: SLF001

@@ -48,13 +48,13 @@ def _show(options: argparse.Namespace, world: CliContext) -> int:
         if known is None and not options.all:
             continue
         value = fallback.get(setting.key) if known is None else known.value
-        rows.append((setting.key, value, settings.origin(setting.key)))
+        rows.append((setting.key, value, settings.origin_of(setting.key)))
     if options.json:
-        shown = {key: {"value": plain(value), "origin": origin} for key, value, origin in rows}
+        shown = {key: {"value": to_safe_json(value), "origin": origin} for key, value, origin in rows}
         for key, vain in settings.ignored.items():
-            row = shown.setdefault(key, {"value": plain(fallback.get(key)), "origin": "default"})
-            row["ignored"] = {"value": plain(vain.value), "origin": vain.origin}
-        bare = {key: plain(value) for key, value, _ in rows}
+            row = shown.setdefault(key, {"value": to_safe_json(fallback.get(key)), "origin": "default"})
+            row["ignored"] = {"value": to_safe_json(vain.value), "origin": vain.origin}
+        bare = {key: to_safe_json(value) for key, value, _ in rows}
         world.write(json.dumps(shown if options.origin else bare, indent=2) + "\n")
         return 0
     if options.origin:
@@ -111,11 +111,11 @@ _PASSWORD = re.compile(r"(://[^/@:\s]*):[^@\s]*@")
 HIDDEN = "***"
 
 
-def plain(value: object) -> Any:
+def to_safe_json(value: object) -> Any:
     """The value as plain JSON data with possible secrets hidden: passwords in URLs, and texts named like secrets."""
     from glidepath import _wire
 
-    return _mask_secrets(_wire.plain(value, enc_hook=str))
+    return _mask_secrets(_wire.to_plain_data(value, enc_hook=str))
 
 
 def _mask_secrets(value: object, *, secret: bool = False) -> Any:
@@ -136,5 +136,5 @@ def _text(value: object) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, tuple) and all(isinstance(item, str) for item in value):
-        return escape_invisible(", ".join(plain(value))) or "none"
-    return escape_invisible(str(plain(value))) or "''"
+        return escape_invisible(", ".join(to_safe_json(value))) or "none"
+    return escape_invisible(str(to_safe_json(value))) or "''"

@@ -29,7 +29,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def execute(options: argparse.Namespace, world: CliContext) -> int:
     """Leave the decision in the store."""
-    from glidepath.cli.chat_cards import card_flags
+    from glidepath.cli.chat_cards import make_session_flags
     from glidepath.cli.commands.run_command import resume_line
     from glidepath.sessions.inbox import decide
 
@@ -42,7 +42,7 @@ def execute(options: argparse.Namespace, world: CliContext) -> int:
 
     settings = store_settings(options, world)
     act_on_store(options, world, "decide", act, settings)
-    line = [resume_line(options.session, settings), *card_flags(options.session, settings)]
+    line = [resume_line(options.session, settings), *make_session_flags(options.session, settings)]
     world.note(f"noted; to continue: {' '.join(line)}")
     return 0
 
@@ -55,13 +55,13 @@ async def _check_waiting(store: SessionStore, session: str, call: str, decision:
     from glidepath.cli.shown import call_line, escape_invisible
     from glidepath.sessions.archive import read_journal
     from glidepath.sessions.inbox import read_decisions
-    from glidepath.spi.ports import offers
+    from glidepath.spi.ports import is_implementing
     from glidepath.spi.sessions import Inbox
 
     journal = await read_journal(store, session)
     folded = journal.folded
     await _check_root(store, journal, call)
-    notes = await store.notes(session, folded.taken) if offers(store, Inbox) else ()
+    notes = await store.notes(session, folded.taken) if is_implementing(store, Inbox) else ()
     earlier = {**read_decisions(notes), **folded.decisions}.get(call)
     if earlier is not None and earlier.verdict != decision.verdict:
         raise ConfigurationError(

@@ -36,6 +36,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def execute(options: argparse.Namespace, world: CliContext) -> int:
     """Show it."""
-    from glidepath.cli.deck_server import deck, export
+    from glidepath.cli.deck_server import export, serve_deck
 
-    return export(options, world) if options.action == "export" else deck(options, world)
+    return export(options, world) if options.action == "export" else serve_deck(options, world)

@@ -45,26 +45,26 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def execute(options: argparse.Namespace, world: CliContext) -> int:
     """Fetch the model if needed, play the scenes, and print what to do next."""
     if options.task is not None:
-        return _one_task(options, world)
+        return _run_one_task(options, world)
     model = _model_or_script(options.model, world)
     try:
-        fine = asyncio.run(_play(model, world))
+        fine = asyncio.run(_play_scenes(model, world))
         if not fine and options.model == EMBEDDED and model.name != SCRIPTED:
             from glidepath.cli.scenes import make_scripted_model
 
             world.write("\nThe embedded model does not work here, so here it is again with a scripted model:\n")
-            fine = asyncio.run(_play(make_scripted_model(), world))
+            fine = asyncio.run(_play_scenes(make_scripted_model(), world))
     finally:
-        getattr(model, "close", _nothing)()
+        getattr(model, "close", _do_nothing)()
     if not fine:
         world.complain("the model failed; `glidepath demo --model scripted` needs none")
         return 1
-    _sim(world)
+    _show_simulator(world)
     world.write("\n" + NEXT)
     return 0
 
 
-async def _play(model: Model, world: CliContext) -> bool:
+async def _play_scenes(model: Model, world: CliContext) -> bool:
     """Play the scenes in order; False as soon as the model fails."""
     from glidepath.cli.scenes import DemoStage
 
@@ -94,7 +94,7 @@ def _model_or_script(name: str, world: CliContext) -> Any:
     return model
 
 
-def _sim(world: CliContext) -> None:
+def _show_simulator(world: CliContext) -> None:
     """Two lines of `glidepath sim`."""
     from glidepath.cli.scenes import wrap_text
     from glidepath.sim import simulate
@@ -113,12 +113,12 @@ def _sim(world: CliContext) -> None:
         world.write(wrap_text(line, world, indent))
 
 
-def _one_task(options: argparse.Namespace, world: CliContext) -> int:
+def _run_one_task(options: argparse.Namespace, world: CliContext) -> int:
     """Let one agent with one tool answer a question, as `glidepath run` would show it."""
     from glidepath.agent import Agent, Limits
     from glidepath.cli.agent_maker import make_model
-    from glidepath.cli.commands.run_command import fly, make_screen
-    from glidepath.cli.scenes import atlas, make_scripted_model
+    from glidepath.cli.commands.run_command import make_screen, run_agent
+    from glidepath.cli.scenes import look_up_city, make_scripted_model
 
     settings = gather(argparse.Namespace(no_config=True), world)
     own = options.model == EMBEDDED
@@ -126,12 +126,14 @@ def _one_task(options: argparse.Namespace, world: CliContext) -> int:
         _fetch(world)
     model = make_scripted_model() if options.model == SCRIPTED else make_model(options.model, world)
     limits = Limits(max_iterations=4, max_tokens=4000, timeout=120)
-    agent = Agent(model=model, tools=[atlas], limits=limits, temperature=0 if own else None, max_output_tokens=256)
+    agent = Agent(
+        model=model, tools=[look_up_city], limits=limits, temperature=0 if own else None, max_output_tokens=256
+    )
     world.write(f"model  {options.model}\ntool   atlas\nlimits 4 turns, 4k tokens, 2 minutes\n\n> {options.task}\n")
     try:
-        code = asyncio.run(fly(agent, options.task, make_screen(settings, agent, world), settings, world))
+        code = asyncio.run(run_agent(agent, options.task, make_screen(settings, agent, world), settings, world))
     finally:
-        getattr(model, "close", _nothing)()
+        getattr(model, "close", _do_nothing)()
     if code == 0:
         world.write("\n" + NEXT)
     return code
@@ -161,5 +163,5 @@ def progress_line(world: CliContext) -> Callable[[int, int], None]:
     return show
 
 
-def _nothing() -> None:
+def _do_nothing() -> None:
     pass

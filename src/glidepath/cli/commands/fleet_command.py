@@ -10,8 +10,8 @@ import argparse
 import asyncio
 from typing import TYPE_CHECKING, Any
 
-from glidepath.cli.arguments import whole_number
-from glidepath.cli.fleet_client import add_store_flag, fleet_address, seconds
+from glidepath.cli.arguments import parse_whole_number
+from glidepath.cli.fleet_client import add_store_flag, fleet_address, parse_duration
 from glidepath.cli.notes import add_decision, read_decision
 from glidepath.cli.shown import escape_invisible
 from glidepath.cli.world import CliContext
@@ -42,23 +42,23 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     pruned = actions.add_parser("prune", help="delete runs that ended long ago; their ids can be used again")
     pruned.add_argument("--days", type=float, default=30, help="older than this many days (default: 30)")
     budget = actions.add_parser("budget", help="what the whole fleet may use; without flags, remove the limit")
-    _quota(budget, "", "in all")
+    _add_quota_flags(budget, "", "in all")
     tenant = actions.add_parser("tenant", help="a tenant and its quotas")
     tenant.add_argument("name")
-    _quota(tenant, "day-", "in a day")
-    _quota(tenant, "month-", "in a month")
+    _add_quota_flags(tenant, "day-", "in a day")
+    _add_quota_flags(tenant, "month-", "in a month")
     rate = actions.add_parser("rate", help="how often a model may be called; without flags, remove the limit")
     rate.add_argument("model")
     rate.add_argument("--requests", type=int, help="calls in a period")
-    rate.add_argument("--tokens", type=whole_number, help="tokens in a period")
-    rate.add_argument("--per", type=seconds, default=60.0, help="the period (default: 60s)")
+    rate.add_argument("--tokens", type=parse_whole_number, help="tokens in a period")
+    rate.add_argument("--per", type=parse_duration, default=60.0, help="the period (default: 60s)")
     rate.add_argument("--burst", type=int, default=1, help="calls that may come in one burst (default: 1)")
     for action in actions.choices.values():
         add_store_flag(action, again=True)
 
 
-def _quota(parser: argparse.ArgumentParser, prefix: str, when: str) -> None:
-    parser.add_argument(f"--{prefix}tokens", type=whole_number, help=f"tokens {when}")
+def _add_quota_flags(parser: argparse.ArgumentParser, prefix: str, when: str) -> None:
+    parser.add_argument(f"--{prefix}tokens", type=parse_whole_number, help=f"tokens {when}")
     parser.add_argument(f"--{prefix}cost", metavar="DOLLARS", help=f"dollars {when}")
     parser.add_argument(f"--{prefix}runs", type=int, help=f"runs {when}")
 
@@ -66,13 +66,13 @@ def _quota(parser: argparse.ArgumentParser, prefix: str, when: str) -> None:
 def execute(options: argparse.Namespace, world: CliContext) -> int:
     """Do it, then show the fleet."""
     try:
-        return asyncio.run(_act(options, world))
+        return asyncio.run(_run_action(options, world))
     except StoreError as error:
         world.complain(str(error))
         return 1
 
 
-async def _act(options: argparse.Namespace, world: CliContext) -> int:
+async def _run_action(options: argparse.Namespace, world: CliContext) -> int:
     from glidepath.cli.stores import load_redaction_hook
     from glidepath.engines.dbos import Fleet, Quota
 
@@ -95,7 +95,7 @@ async def _act(options: argparse.Namespace, world: CliContext) -> int:
         for switch in await list_thrown_switches(fleet.ledger):
             whose = f"tenant {switch.name}" if switch.name else "the fleet"
             world.stdout.write(f"kill switch of {whose}: {escape_invisible(switch.reason)}\n")
-        for line in _lines(await fleet.workers(), await fleet.accounts(), await fleet.status()):
+        for line in _format_status(await fleet.workers(), await fleet.accounts(), await fleet.status()):
             world.stdout.write(f"{line}\n")
     return 0
 
@@ -115,8 +115,10 @@ async def _act_on_runs(options: argparse.Namespace, fleet: Fleet) -> str:
     return f"deleted {pluralize(len(gone), 'session')}"
 
 
-def _lines(workers: list[Any], accounts: list[Any], status: FleetStatus) -> list[str]:
-    lines = [f"worker {_short(name)}: {', '.join(agents)}" for name, agents in workers] or ["no worker is running"]
+def _format_status(workers: list[Any], accounts: list[Any], status: FleetStatus) -> list[str]:
+    lines = [f"worker {_shorten_worker(name)}: {', '.join(agents)}" for name, agents in workers] or [
+        "no worker is running"
+    ]
     short = f", {status.short} of them short of budget" if status.short else ""
     lines.append(
         f"runs: {status.queued} queued, {status.running} running{short}, {status.waiting} waiting for a person, "
@@ -125,21 +127,21 @@ def _lines(workers: list[Any], accounts: list[Any], status: FleetStatus) -> list
     if status.oldest is not None:
         lines.append(f"the oldest in a queue has waited {status.oldest:.0f} s")
     for run in status.runs:
-        where = f" on {_short(run.worker)}" if run.worker else ""
+        where = f" on {_shorten_worker(run.worker)}" if run.worker else ""
         whose = f" for {run.tenant}" if run.tenant else ""
         lines.append(f"{run.state} {escape_invisible(run.session)}: {run.agent}{whose}{where}, {run.age:.0f} s")
     for account in accounts:
-        used = (
-            f"{account.tokens} of {_most(account.max_tokens)} tokens, ${account.cost} of {_most(account.max_cost, '$')}"
-        )
-        lines.append(f"{account.name}: {used}, {account.runs} of {_most(account.max_runs)} runs")
+        tokens = f"{account.tokens} of {_format_limit(account.max_tokens)} tokens"
+        cost = f"${account.cost} of {_format_limit(account.max_cost, '$')}"
+        runs = f"{account.runs} of {_format_limit(account.max_runs)} runs"
+        lines.append(f"{account.name}: {tokens}, {cost}, {runs}")
     return lines
 
 
-def _short(worker: str) -> str:
+def _shorten_worker(worker: str) -> str:
     host, pid, *_ = (*worker.split("|"), "")
     return f"{host.partition('/')[0]} {pid}".strip()
 
 
-def _most(value: object, sign: str = "") -> str:
+def _format_limit(value: object, sign: str = "") -> str:
     return "any" if value is None else f"{sign}{value}"

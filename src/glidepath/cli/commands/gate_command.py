@@ -9,7 +9,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING, Any
 
-from glidepath.cli.arguments import whole_number
+from glidepath.cli.arguments import parse_whole_number
 
 if TYPE_CHECKING:
     from glidepath.cli.world import CliContext
@@ -52,9 +52,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_run_flags(run: argparse.ArgumentParser) -> None:
-    run.add_argument("--max-tokens", type=whole_number, metavar="N", help="tokens in total, input and output")
+    run.add_argument("--max-tokens", type=parse_whole_number, metavar="N", help="tokens in total, input and output")
     run.add_argument("--max-budget-usd", metavar="USD", help="dollars in total")
-    run.add_argument("--max-calls", type=whole_number, metavar="N", help="model calls in total")
+    run.add_argument("--max-calls", type=parse_whole_number, metavar="N", help="model calls in total")
     run.add_argument("--timeout", metavar="TIME", help="time for the whole run: seconds, or 90s, 30m, 1h30m")
     run.add_argument(
         "--upstream",

@@ -8,7 +8,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING, Any
 
-from glidepath.cli.arguments import whole_number
+from glidepath.cli.arguments import parse_whole_number
 from glidepath.plurals import pluralize
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     added.add_argument("--tenant", metavar="NAME", help="it reaches only the runs of this tenant's keys")
     added.add_argument("--max-cost", metavar="USD", help="what it may spend, in a wallet that all processes share")
-    added.add_argument("--max-tokens", type=whole_number, metavar="N", help="the same in tokens")
+    added.add_argument("--max-tokens", type=parse_whole_number, metavar="N", help="the same in tokens")
     added.add_argument("--per", choices=("day", "month"), help="the budget is given again every day or month (UTC)")
     added.add_argument("--rate", metavar="N/PERIOD", help="runs it may start, such as 60/minute, 5/second, 100/day")
     added.add_argument("--agent", action="append", default=[], metavar="NAME", help="only this agent; may be repeated")
@@ -82,7 +82,7 @@ def execute(options: argparse.Namespace, world: CliContext) -> int:
 async def _add(options: argparse.Namespace, ring: KeyRing, store: Any, world: CliContext) -> int:
     from glidepath.serve.locks import make_key, wallet_of_key
 
-    starts, every = _rate(options.rate)
+    starts, every = _parse_rate(options.rate)
     secret, key = make_key(
         options.name,
         options.role,
@@ -94,7 +94,7 @@ async def _add(options: argparse.Namespace, ring: KeyRing, store: Any, world: Cl
         every=every,
         agents=tuple(options.agent),
         models=tuple(options.model),
-        expires=_moment(options.expires),
+        expires=_parse_expiry(options.expires),
     )
     budget = None if key.wallet is None else wallet_of_key(key, store)
     await ring.add(key)
@@ -169,7 +169,7 @@ def _line(key: AccessKey) -> str:
     return ", ".join(part for part in parts if part)
 
 
-def _rate(said: str | None) -> tuple[int | None, float]:
+def _parse_rate(said: str | None) -> tuple[int | None, float]:
     from glidepath.errors import ConfigurationError
 
     if said is None:
@@ -180,7 +180,7 @@ def _rate(said: str | None) -> tuple[int | None, float]:
     return int(number), _PERIODS[period]
 
 
-def _moment(said: str | None) -> float | None:
+def _parse_expiry(said: str | None) -> float | None:
     """When a key expires; raises `ConfigurationError`."""
     if said is None:
         return None

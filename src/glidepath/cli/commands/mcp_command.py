@@ -110,12 +110,12 @@ def _serve(options: argparse.Namespace, world: CliContext) -> int:
 
 def _choose_servers(found: list[tuple[McpServer, str]], names: list[str]) -> list[tuple[McpServer, str]]:
     from glidepath.errors import ConfigurationError
-    from glidepath.tools.advice import closest
+    from glidepath.tools.advice import find_closest
 
     known = {server.name: (server, where) for server, where in found}
     for name in names:
         if name not in known:
-            meant = closest(name, known)
+            meant = find_closest(name, known)
             others = f"there are {', '.join(known)}" if known else "none is configured"
             hint = f"; did you mean {meant}?" if meant else f"; {others}"
             raise ConfigurationError(f"there is no MCP server {name}{hint}")
@@ -261,7 +261,7 @@ async def _pin(servers: list[McpServer], _options: argparse.Namespace, world: Cl
 
 async def _differences(server: McpServer, lock: Lock | None, world: CliContext) -> tuple[str, dict[str, Any]] | None:
     """What is different from what was pinned, for a person, and what the server offers now."""
-    from glidepath.mcp.pins import differences
+    from glidepath.mcp.pins import describe_differences
 
     supply = await _open_server(server, world)
     if supply is None:
@@ -273,7 +273,7 @@ async def _differences(server: McpServer, lock: Lock | None, world: CliContext) 
     for name in [*now, *[name for name in pinned if name not in now]]:
         if pinned.get(name) != now.get(name):
             what = "new" if name not in pinned else "gone" if name not in now else "changed"
-            said = differences(pinned.get(name), now.get(name), most=None)
+            said = describe_differences(pinned.get(name), now.get(name), most=None)
             parts.append(f"{server.name}/{name}: {what}\n{said}\n")
     return "\n".join(parts), now
 
@@ -296,7 +296,7 @@ async def _diff(servers: list[McpServer], _options: argparse.Namespace, world: C
 
 
 async def _approve(servers: list[McpServer], options: argparse.Namespace, world: CliContext) -> int:
-    from glidepath.cli.consent import somebody
+    from glidepath.cli.consent import find_person
     from glidepath.errors import ConfigurationError
     from glidepath.mcp.pins import Lock, lock_path, read_lock, write_lock
 
@@ -317,7 +317,7 @@ async def _approve(servers: list[McpServer], options: argparse.Namespace, world:
             continue
         world.write(said)
         if not options.yes:
-            if somebody(world) is None:
+            if find_person(world) is None:
                 raise ConfigurationError("approve needs a terminal to ask on; in a script, pass --yes")
             world.discard_input()
             world.stderr.write(f"Accept these tools of {server.name}? [y/N] ")

@@ -63,10 +63,10 @@ def _state(extra: str, key: str, world: CliContext) -> str:
     if key and not world.environ.get(key):
         return f"ready once {key} is set"
     if extra == "local":
-        from glidepath.models.local import locate
+        from glidepath.models.local import find_weights_file
 
         try:
-            locate("smollm2")
+            find_weights_file("smollm2")
         except ConfigurationError:
             return "ready for a file; `glidepath models pull` fetches smollm2"
     return "ready"

@@ -30,7 +30,7 @@ def execute(options: argparse.Namespace, world: CliContext) -> int:
     """Continue; the exit code says how it ended."""
     from glidepath.cli.agent_maker import make_agent
     from glidepath.cli.chat_cards import run_to_resume
-    from glidepath.cli.commands.run_command import fly, make_screen
+    from glidepath.cli.commands.run_command import make_screen, run_agent
     from glidepath.cli.file_changes import make_changes
     from glidepath.cli.stores import assume_store
 
@@ -48,4 +48,4 @@ def execute(options: argparse.Namespace, world: CliContext) -> int:
     )
     screen = make_screen(settings, agent, world, changes=changes)
     how = {"limits": limits, "accept_repair": options.accept_repair, "changes": changes, "landed_ok": options.landed_ok}
-    return asyncio.run(fly(agent, None, screen, settings, world, resume=found, **how))
+    return asyncio.run(run_agent(agent, None, screen, settings, world, resume=found, **how))

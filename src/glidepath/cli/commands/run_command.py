@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, Any
 
 from glidepath.cli.arguments import add_config_flags, add_setting_flags
 from glidepath.cli.layers import LoadedSettings, gather
-from glidepath.cli.notes import amount_used, ways_on
+from glidepath.cli.notes import amount_used, suggest_next_commands
 from glidepath.cli.session_names import label_session
 from glidepath.cli.shown import call_line, escape_invisible
-from glidepath.cli.usage_errors import parse_name, title
+from glidepath.cli.usage_errors import parse_name, parse_title
 from glidepath.cli.world import CliContext, ScreenClosed
 from glidepath.errors import ConfigurationError, StoreError, install_line
 
@@ -57,7 +57,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="continue this session (its id, the start of it, or its name)",
     )
     which.add_argument("--last", action="store_true", help="continue the last session, in any folder")
-    parser.add_argument("--name", metavar="TEXT", type=title, help="a name for the session")
+    parser.add_argument("--name", metavar="TEXT", type=parse_title, help="a name for the session")
     parser.add_argument("-i", "--image", action="append", default=[], metavar="FILE", help="also send a picture")
     parser.add_argument(
         "--json-schema", metavar="FILE", help="the answer must be a JSON object that fits this schema; print it"
@@ -77,16 +77,16 @@ def execute(options: argparse.Namespace, world: CliContext) -> int:
     settings = gather(options, world)
     task = read_task(options.task, world)
     from glidepath.cli.agent_maker import make_agent
-    from glidepath.cli.attachments import picture, with_pictures
-    from glidepath.cli.chat_cards import choose_chat, telling_of_pending
+    from glidepath.cli.attachments import attach_pictures, load_picture
+    from glidepath.cli.chat_cards import choose_chat, make_pending_notes
     from glidepath.cli.file_changes import make_changes
     from glidepath.cli.stores import keep_sessions
 
-    pictures = [picture(world.folder / name) for name in options.image]
+    pictures = [load_picture(world.folder / name) for name in options.image]
     wants_it_kept = options.go_on or options.last or options.resume or options.name
     if world.is_terminal(world.stdout) or world.is_terminal(world.stderr) or wants_it_kept:
         keep_sessions(settings, world)
-    session = choose_chat(options, settings, world, telling_of_pending(settings, world)) or None
+    session = choose_chat(options, settings, world, make_pending_notes(settings, world)) or None
     output = None
     if options.json_schema is not None:
         from glidepath.cli.schema_answers import answer_type
@@ -97,9 +97,9 @@ def execute(options: argparse.Namespace, world: CliContext) -> int:
     changes = make_changes(settings, world)
     agent = make_agent(settings, world, plugins=(changes,), output=output)
     screen = make_screen(settings, agent, world, options, changes)
-    message = with_pictures(task, pictures)
+    message = attach_pictures(task, pictures)
     how: Any = {"session": session, "changes": changes, "name": options.name, "landed_ok": options.landed_ok}
-    return asyncio.run(fly(agent, message, screen, settings, world, **how))
+    return asyncio.run(run_agent(agent, message, screen, settings, world, **how))
 
 
 def _must_be_writable(path: Path) -> None:
@@ -160,11 +160,11 @@ def make_screen(
     except ImportError:
         world.note(f"no live status line: {install_line('cli')}")
         return PlainScreen(world, **look)
-    from glidepath.cli.status import Status, most_output
+    from glidepath.cli.status import Status, reserved_output_of
 
     return LiveScreen(
         world,
-        Status(agent.config.limits, world.now, most_output(agent.config)),
+        Status(agent.config.limits, world.now, reserved_output_of(agent.config)),
         echo=echo,
         streaming=settings["streaming"],
         verbose=look["verbose"],
@@ -173,7 +173,7 @@ def make_screen(
     )
 
 
-async def fly(
+async def run_agent(
     agent: Agent,
     task: str | UserMessage | None,
     screen: Screen,
@@ -190,7 +190,7 @@ async def fly(
     """The run, from the first event to the exit code; `resume` names the session to continue, `going_on` says how."""
     from glidepath.cli.chat_cards import keep_run_card
     from glidepath.cli.exits import exit_code
-    from glidepath.cli.signals import catching, let_go
+    from glidepath.cli.signals import abandon_tasks, catch_signals
     from glidepath.cli.stores import wallet_of
     from glidepath.outcome import LoopOutcome
     from glidepath.run import CancelToken
@@ -199,13 +199,15 @@ async def fly(
     token = CancelToken()
     session = resume or session or (Session().id if settings.get("store") else None)
     ended, result = False, None
-    with catching(token, screen.say) as caught:
+    with catch_signals(token, screen.print_line) as caught:
         try:
             given: Any = {"session": session} if resume is None else {"resume": resume, **going_on}
             stream = agent.stream(task, cancel=token, parent=await wallet_of(settings, agent), **given)
             keep_run_card(session, settings, world.folder)
             async with agent:  # tool servers stay up while a person decides
-                result = await _fly_on(agent, stream, screen, settings, world, token, caught, changes=changes)
+                result = await _continue_until_end(
+                    agent, stream, screen, settings, world, token, caught, changes=changes
+                )
             kept = session is not None or caught.number is not None
             _finish(screen, result, limits_named=going_on.get("limits") is not None, kept=kept)
             ended = result.outcome is LoopOutcome.DONE or _is_lost(result, begun=resume is not None)
@@ -223,10 +225,10 @@ async def fly(
         finally:
             screen.close()
             if session is not None and not ended:
-                world.note("\n".join(ways_on(session, settings, result)))
+                world.note("\n".join(suggest_next_commands(session, settings, result)))
             if agent.config.store is not None:
                 await agent.config.store.close()
-            await let_go()
+            await abandon_tasks()
     return exit_code(result, caught.number, landed_ok=landed_ok)
 
 
@@ -236,9 +238,11 @@ def _finish(screen: Screen, result: RunResult, *, limits_named: bool, kept: bool
 
     screen.finish(result)
     for line in to_know(result, limits_named=limits_named):
-        screen.say(line)
+        screen.print_line(line)
     if result.outcome is LoopOutcome.PAUSED and not kept:
-        screen.say("Nobody decided, and the run is not saved. Pass --store PATH to save it, or --approve all or deny.")
+        screen.print_line(
+            "Nobody decided, and the run is not saved. Pass --store PATH to save it, or --approve all or deny."
+        )
 
 
 def to_know(result: RunResult, *, limits_named: bool = False) -> Iterator[str]:
@@ -263,7 +267,7 @@ def _is_lost(result: RunResult, *, begun: bool) -> bool:
     return not passing or not (begun or result.iterations)
 
 
-async def _fly_on(
+async def _continue_until_end(
     agent: Agent,
     stream: RunStream,
     screen: Screen,
@@ -339,7 +343,7 @@ def repeat_flags(settings: LoadedSettings, but: str = "") -> list[str]:
 
     A limit that is left out would not hold for what comes next. `but` is the key of a setting to leave out.
     """
-    from glidepath.cli.commands.config_command import HIDDEN, plain
+    from glidepath.cli.commands.config_command import HIDDEN, to_safe_json
 
     words: list[str] = []
     first = {key: settings.known[key] for key in _REPEATED if key in settings.known}
@@ -348,7 +352,7 @@ def repeat_flags(settings: LoadedSettings, but: str = "") -> list[str]:
             continue
         if key == "store" and "://" in known.typed:  # with a password, perhaps
             words += ["--store", '"$GLIDEPATH_STORE"']
-        elif HIDDEN in str(plain(known.value)):
+        elif HIDDEN in str(to_safe_json(known.value)):
             continue
         elif known.origin == "flag --set":
             words += ["--set", shlex.quote(f"{key}={known.typed}")]

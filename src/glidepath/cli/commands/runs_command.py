@@ -96,15 +96,15 @@ async def _list(options: argparse.Namespace, store: SessionStore, world: CliCont
 async def _show_team(session: str, store: SessionStore, world: CliContext) -> int:
     from glidepath.cli.team_board import TeamBoard, describe_event, report
     from glidepath.teams.events import TERMINAL
-    from glidepath.teams.journal import story
+    from glidepath.teams.journal import read_story
 
-    events = await story(store, session.removeprefix("team:"))
+    events = await read_story(store, session.removeprefix("team:"))
     if not events:
         raise ConfigurationError(f"there is no session {session!r:.80}")
     out, board = world.stdout, TeamBoard()
     out.write(f"session   {escape_invisible(session)}\n")
     for event in events:
-        board.hear(event)
+        board.record_event(event)
         said = describe_event(event)
         out.write(f"{said}\n" if said else "")
     last: Any = events[-1]
@@ -128,7 +128,7 @@ async def show(options: argparse.Namespace, store: SessionStore, world: CliConte
 async def show_session(session: str, store: SessionStore, world: CliContext, *, last: int | None = None) -> int:
     """Print one session: its state, usage and messages with the numbers of their turns."""
     from glidepath.cli.shelved import describe_usage, label_lines
-    from glidepath.cli.status import printable
+    from glidepath.cli.status import strip_control_characters
     from glidepath.sessions.archive import read_journal
     from glidepath.sessions.cards import is_team
     from glidepath.sessions.finding import entry_of
@@ -162,7 +162,7 @@ async def show_session(session: str, store: SessionStore, world: CliContext, *, 
     unknown = () if result is None else result.unknown_effects
     for call in unknown:
         out.write(f"unknown   {escape_invisible(call.id)} {call_line(call.name, call.arguments)}\n")
-    for call, why in _waiting(folded, snapshot):
+    for call, why in _list_waiting_calls(folded, snapshot):
         out.write(
             f"waits     {escape_invisible(call.id)} {call_line(call.name, call.arguments)}: {escape_invisible(why)}\n"
         )
@@ -179,13 +179,13 @@ async def show_session(session: str, store: SessionStore, world: CliContext, *, 
             continue
         who = f"assistant, turn {turn}" if message.role == "assistant" else message.role
         if message.text or not getattr(message, "tool_calls", ()):
-            out.write(f"[{who}] {printable(message.text)}\n")
+            out.write(f"[{who}] {strip_control_characters(message.text)}\n")
         for call in getattr(message, "tool_calls", ()):
             out.write(f"[{who}] calls {call_line(call.name, call.arguments)}\n")
     return 0
 
 
-def _waiting(folded: Folded, snapshot: Snapshot | None) -> list[tuple[Any, str]]:
+def _list_waiting_calls(folded: Folded, snapshot: Snapshot | None) -> list[tuple[Any, str]]:
     """The calls without a result, each with what happens to it when the run is resumed."""
     from glidepath._wire import replace
     from glidepath.sessions.recover import open_calls
@@ -208,13 +208,13 @@ def _waiting(folded: Folded, snapshot: Snapshot | None) -> list[tuple[Any, str]]
 
 
 async def _stop(options: argparse.Namespace, store: SessionStore, world: CliContext) -> int:
-    from glidepath.cli.shelved import standing
+    from glidepath.cli.shelved import describe_state
     from glidepath.sessions.archive import stop
     from glidepath.sessions.finding import entry_of
 
     entry = await entry_of(store, options.session)
     if entry is not None and entry.summary.get("outcome") not in _STOPPABLE:
-        world.note(f"{options.session} has already ended ({standing(entry)})")
+        world.note(f"{options.session} has already ended ({describe_state(entry)})")
         return 1
     await stop(store, options.session, options.reason)
     world.note(f"asked {options.session} to stop")

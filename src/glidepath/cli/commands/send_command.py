@@ -9,7 +9,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
-from glidepath.cli.notes import describe_outcome, next_run_line
+from glidepath.cli.notes import describe_outcome, make_next_run_command
 from glidepath.cli.shelved import act_on_store, add_store_flags, store_settings
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def execute(options: argparse.Namespace, world: CliContext) -> int:
     """Send it, and say what it waits for when nothing is running."""
-    from glidepath.cli.chat_cards import card_flags
+    from glidepath.cli.chat_cards import make_session_flags
     from glidepath.cli.commands.run_command import resume_line
     from glidepath.sessions.inbox import send
 
@@ -43,8 +43,10 @@ def execute(options: argparse.Namespace, world: CliContext) -> int:
     session = options.session
     world.note(f"sent to {session}")
     if ended == "done":
-        world.note(f"the run has ended, and the message waits for the next one: {next_run_line(session, settings)}")
+        world.note(
+            f"the run has ended, and the message waits for the next one: {make_next_run_command(session, settings)}"
+        )
     elif ended:
-        line = [resume_line(session, settings), *card_flags(session, settings)]
+        line = [resume_line(session, settings), *make_session_flags(session, settings)]
         world.note(f"it waits until the run continues: {' '.join(line)}")
     return 0

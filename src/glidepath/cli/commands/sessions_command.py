@@ -1,8 +1,8 @@
 """Find, show, label, fork, move and delete the sessions in a store.
 
 `list` and `search` show a page at a time, the newest first. `export` writes a session with its children as JSON lines
-and `import` takes them back. `delete` forgets sessions with everything that belongs to them. `backup` copies a store
-while it is in use, `verify` checks all of it, and `compact` gives back the room that deleted sessions took.
+and `import` takes them back. `delete` forgets sessions with everything that belongs to them. `backup` copies a
+store while it is in use, `verify` checks all of it, and `compact` gives back the room that deleted sessions took.
 """
 
 from __future__ import annotations

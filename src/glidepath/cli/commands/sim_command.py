@@ -45,12 +45,12 @@ def execute(options: argparse.Namespace, world: CliContext) -> int:
     if options.list:
         return _list(world)
     if options.tune is not None:
-        return _tune(options.tune, _subject(options, world), world)
+        return _tune(options.tune, _choose_subject(options, world), world)
     from glidepath.sim import simulate
 
-    subject = _subject(options, world)
+    subject = _choose_subject(options, world)
     printed = options.json is not None and str(options.json) == "-"
-    progress = _progress(world)
+    progress = _make_progress_display(world)
     report = simulate(
         subject, seeds=options.seeds, only=options.only, real_time=not options.no_real_time, progress=progress
     )
@@ -74,7 +74,7 @@ def _list(world: CliContext) -> int:
     return 0
 
 
-def _subject(options: argparse.Namespace, world: CliContext) -> Any:
+def _choose_subject(options: argparse.Namespace, world: CliContext) -> Any:
     """The named agent, else the one in the configuration file, else None for the defaults."""
     from glidepath.cli.agent_maker import config_fields, make_tools
     from glidepath.cli.deck_server import find_agent
@@ -93,7 +93,7 @@ def _subject(options: argparse.Namespace, world: CliContext) -> Any:
     return LoopConfig(**fields)
 
 
-def _progress(world: CliContext) -> Any:
+def _make_progress_display(world: CliContext) -> Any:
     if not world.is_terminal(world.stderr):
         return lambda *_: None
 

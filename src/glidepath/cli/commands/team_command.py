@@ -67,32 +67,32 @@ def execute(options: argparse.Namespace, world: CliContext) -> int:
     try:
         if options.action == "replay":
             return replay_request(file, options, world)
-        return asyncio.run(_fly(file, options, world))
+        return asyncio.run(_run_team(file, options, world))
     except StoreError as error:
         raise ConfigurationError(f"--store {options.store}: {error}") from None
 
 
-async def _fly(file: TeamFile, options: argparse.Namespace, world: CliContext) -> int:
+async def _run_team(file: TeamFile, options: argparse.Namespace, world: CliContext) -> int:
     from glidepath.agent import Budget
-    from glidepath.cli.signals import catching
+    from glidepath.cli.signals import catch_signals
     from glidepath.cli.stores import open_redacted_store
     from glidepath.run import CancelToken
-    from glidepath.teams.journal import story
+    from glidepath.teams.journal import read_story
 
     store = open_redacted_store(options.store, options.redact, world) if options.store else None
     screen = _screen(world)
     token = CancelToken()
-    with catching(token, screen.say) as caught:
+    with catch_signals(token, screen.print_line) as caught:
         try:
             team = file.team(event_sink=screen.show, store=store)
             above = await Budget.find(options.wallet, store) if options.wallet and store is not None else None
             if options.action == "resume":
-                screen.recall(await story(store, options.goal) if store is not None else ())
+                screen.recall(await read_story(store, options.goal) if store is not None else ())
                 result = await team.resume(options.goal, cancel=token, parent=above)
             else:
                 request = file.request(options.goal, plan_only=options.plan_only)
                 if options.store:
-                    screen.say(f"resume with: {_again(options, request.id)}")
+                    screen.print_line(f"resume with: {_make_repeat_command(options, request.id)}")
                 result = await team.run(request, cancel=token, parent=above)
             go_on = partial(team.resume, cancel=token, parent=above)
             result = await _continue_until_decided(result, team, screen, options, world, go_on, caught)
@@ -115,12 +115,12 @@ async def _continue_until_decided(
 ) -> TeamResult:
     """Continue until the team has ended, or needs a decision that nobody can make."""
     from glidepath._wire import replace
-    from glidepath.cli.approval import decisions_about, is_sandboxed, somebody
+    from glidepath.cli.approval import decisions_about, has_person, is_sandboxed
     from glidepath.cli.approval_dialog import ApprovalAsked
 
     while caught.number is None:
         waiting = [(pending, outcome) for outcome in result.step_outcomes for pending in outcome.pending]
-        nobody = options.approve == "ask" and (options.output_format != "text" or not somebody(world))
+        nobody = options.approve == "ask" and (options.output_format != "text" or not has_person(world))
         if not waiting or nobody:
             break
         screen.close()
@@ -128,7 +128,7 @@ async def _continue_until_decided(
             ApprovalAsked(
                 name=f"{outcome.step_id}/{pending.call.id}",
                 pending=pending,
-                who=f"{_who(outcome)} (step {outcome.step_id})",
+                who=f"{_name_worker(outcome)} (step {outcome.step_id})",
                 sandboxed=is_sandboxed(pending, _tools(outcome, team)),
             )
             for pending, outcome in waiting
@@ -141,7 +141,7 @@ async def _continue_until_decided(
     return result
 
 
-def _who(outcome: StepOutcome) -> str:
+def _name_worker(outcome: StepOutcome) -> str:
     return f"The senior of {outcome.member}" if outcome.senior else str(outcome.member)
 
 
@@ -167,48 +167,48 @@ def _screen(world: CliContext) -> TeamScreen:
 
 def _print(result: TeamResult, options: argparse.Namespace, world: CliContext) -> None:
     from glidepath import _wire
-    from glidepath.cli.status import printable
+    from glidepath.cli.status import strip_control_characters
     from glidepath.cli.team_board import report
 
     if options.output_format == "json":
         world.stdout.write(_wire.encoder(enc_hook=repr)(result).decode() + "\n")
     elif result.final_output:
         text = result.final_output.rstrip()
-        world.stdout.write(f"{printable(text) if world.is_terminal(world.stdout) else text}\n")
+        world.stdout.write(f"{strip_control_characters(text) if world.is_terminal(world.stdout) else text}\n")
     elif result.plan is not None and options.plan_only:
         world.stdout.writelines(f"{line}\n" for line in _plan(result.plan))
     world.stdout.flush()
     for line in report(result):
         world.note(line)
     if result.status.name == "PAUSED":
-        _say_how_to_go_on(result, options, world)
+        _print_how_to_continue(result, options, world)
 
 
 def _plan(plan: TeamExecutionPlan) -> Iterator[str]:
-    from glidepath.cli.status import clip
+    from glidepath.cli.status import clip_line
 
     for step in plan.steps:
         who = [f"as {step.role.name}"] if step.role is not None else []
         who += [f"by {step.member}"] if step.member is not None else []
         who += [f"after {', '.join(step.depends_on)}"] if step.depends_on else []
         more = f" ({'; '.join(who)})" if who else ""
-        yield clip(f"{step.id}: {step.description}{more}", 1000)
+        yield clip_line(f"{step.id}: {step.description}{more}", 1000)
 
 
-def _say_how_to_go_on(result: TeamResult, options: argparse.Namespace, world: CliContext) -> None:
+def _print_how_to_continue(result: TeamResult, options: argparse.Namespace, world: CliContext) -> None:
     for outcome in result.step_outcomes:
         for waiting in outcome.pending:
             call = call_line(waiting.call.name, waiting.call.arguments, _SHOWN)
             world.note(f"step {outcome.step_id} is waiting for a decision about {call}")
     if options.store:
-        world.note(f"to continue: {_again(options, result.request_id)}")
+        world.note(f"to continue: {_make_repeat_command(options, result.request_id)}")
         if any(outcome.pending for outcome in result.step_outcomes):
             world.note("run it on a terminal to be asked, or pass --approve all or --approve deny")
     else:
         world.note("nothing was saved: run it with --store FILE to continue later")
 
 
-def _again(options: argparse.Namespace, request_id: str) -> str:
+def _make_repeat_command(options: argparse.Namespace, request_id: str) -> str:
     store = '"$GLIDEPATH_STORE"' if "://" in options.store else shlex.quote(options.store)  # it may have a password
     wallet = f" --wallet {shlex.quote(options.wallet)}" if options.wallet else ""
     return f"glidepath team resume {shlex.quote(options.file)} {shlex.quote(request_id)} --store {store}{wallet}"

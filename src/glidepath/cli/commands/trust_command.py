@@ -49,38 +49,38 @@ def execute(options: argparse.Namespace, world: CliContext) -> int:
 
 
 def _trust(path: Path, world: CliContext, *, yes: bool) -> int:
-    from glidepath.cli.consent import agrees, keep, listing, somebody
-    from glidepath.cli.folder import look
+    from glidepath.cli.consent import ask_for_trust, describe_folder, find_person, keep
+    from glidepath.cli.folder import read_folder
     from glidepath.cli.layers import configuration_in, load
-    from glidepath.cli.narrow import exceeding
+    from glidepath.cli.narrow import find_exceeding_keys
     from glidepath.cli.shown import escape_invisible
     from glidepath.cli.trust import is_trusted
     from glidepath.errors import ConfigurationError
 
-    folder = look(path)
+    folder = read_folder(path)
     here = escape_invisible(str(folder.path))
     file = configuration_in(folder)
     if folder.unread:
         why = "; ".join(f"{escape_invisible(name)} {reason}" for name, reason in folder.unread.items())
         raise ConfigurationError(f"{here} cannot be trusted: {why}")
     values = {} if file is None else {key: said for key, (said, _) in load(file, folder.files[file.name]).items()}
-    wanted = {key: values[key] for key in exceeding(values, folder.path)}
+    wanted = {key: values[key] for key in find_exceeding_keys(values, folder.path)}
     if not wanted and not folder.files.keys() - ({file.name} if file else set()):
         only = f"{file.name} only narrows" if file else "no glidepath.toml, .mcp.json, AGENTS.md or commands"
         world.write(f"Nothing in {here} needs trust: {only}.\n")
         return 0
     if is_trusted(folder):
-        world.write(f"{listing(folder, wanted)}\nYou already trust this folder.\n")
+        world.write(f"{describe_folder(folder, wanted)}\nYou already trust this folder.\n")
         return 0
     refused: tuple[str, ...] = ()
     if yes:
-        world.write(f"{listing(folder, wanted)}\n")
+        world.write(f"{describe_folder(folder, wanted)}\n")
     else:
-        stream = somebody(world)
+        stream = find_person(world)
         if stream is None:
-            world.note(listing(folder, wanted))
+            world.note(describe_folder(folder, wanted))
             raise ConfigurationError("trust needs a terminal to ask on; in a script, pass --yes")
-        answer = agrees(folder, wanted, stream, world)
+        answer = ask_for_trust(folder, wanted, stream, world)
         if answer is None:
             world.write("Not trusted.\n")
             return 1
@@ -96,12 +96,12 @@ def _folder(path: Path) -> Path:
     """A folder, also when one of its covered files is named."""
     from glidepath.cli.folder import COVERED
     from glidepath.errors import ConfigurationError
-    from glidepath.tools.advice import closest
+    from glidepath.tools.advice import find_closest
 
     if path.name in COVERED and path.is_file():
         return path.parent
     if not path.is_dir():
-        meant = closest(path.name, ("list", "revoke"))
+        meant = find_closest(path.name, ("list", "revoke"))
         hint = f"did you mean {meant}?" if meant else "`glidepath trust --help` lists what it takes"
         raise ConfigurationError(f"{path} is not a folder; {hint}")
     return path
@@ -110,14 +110,16 @@ def _folder(path: Path) -> Path:
 def _list(world: CliContext) -> int:
     from pathlib import Path
 
-    from glidepath.cli.folder import look
+    from glidepath.cli.folder import read_folder
     from glidepath.cli.shown import escape_invisible
-    from glidepath.cli.trust import is_trusted, records
+    from glidepath.cli.trust import is_trusted, list_trusted_folders
 
-    found = records()
+    found = list_trusted_folders()
     for record in found:
         path = Path(record.folder)
-        state = "" if path.is_dir() and is_trusted(look(path)) else "  (changed)" if path.is_dir() else "  (gone)"
+        state = (
+            "" if path.is_dir() and is_trusted(read_folder(path)) else "  (changed)" if path.is_dir() else "  (gone)"
+        )
         without = f"  (without {', '.join(record.without)})" if record.without else ""
         world.write(
             f"{escape_invisible(record.when)}  {escape_invisible(record.folder)}{escape_invisible(without)}{state}\n"

@@ -15,10 +15,10 @@ import json
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from glidepath.cli.arguments import add_config_flags, add_setting_flags, whole_number
+from glidepath.cli.arguments import add_config_flags, add_setting_flags, parse_whole_number
 from glidepath.cli.settings import SETTINGS
 from glidepath.plurals import pluralize
-from glidepath.spi.ports import offers
+from glidepath.spi.ports import is_implementing
 
 if TYPE_CHECKING:
     from decimal import Decimal
@@ -42,7 +42,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         actions.add_parser("set", help="make a wallet, or override the limits that programs give it")
     )
     changed.add_argument("--max-cost", metavar="USD", help="dollars per period, or in total")
-    changed.add_argument("--max-tokens", type=whole_number, metavar="N", help="tokens per period, or in total")
+    changed.add_argument("--max-tokens", type=parse_whole_number, metavar="N", help="tokens per period, or in total")
     changed.add_argument("--per", choices=("day", "month"), help="for a new wallet: apply its limits per day or month")
     changed.add_argument("--parent", metavar="NAME", help="for a new wallet: the parent wallet that it also draws from")
     changed.add_argument("--as-declared", action="store_true", help="use the limits that programs set again")
@@ -72,7 +72,7 @@ def execute(options: argparse.Namespace, world: CliContext) -> int:
     settings = gather(options, world, only=("store",))
     named = settings.get("store") or (DEFAULT_STORE if options.action == "set" else assume_store(settings, "wallets"))
     store: Any = make_store(named, world)
-    keeps_wallets = offers(store, WalletStore)
+    keeps_wallets = is_implementing(store, WalletStore)
     if not keeps_wallets:
         raise ConfigurationError(f"{type(store).__name__} keeps no wallets; use a file or a postgresql:// address")
 
@@ -92,7 +92,7 @@ async def _list(options: argparse.Namespace, store: WalletKeeper, world: CliCont
     return 0
 
 
-async def _exists(store: WalletKeeper, name: str) -> bool:
+async def _has_wallet(store: WalletKeeper, name: str) -> bool:
     from glidepath.errors import StoreError
 
     try:
@@ -103,7 +103,7 @@ async def _exists(store: WalletKeeper, name: str) -> bool:
         return False
 
 
-async def _one(store: WalletKeeper, name: str) -> Wallet:
+async def _read_wallet(store: WalletKeeper, name: str) -> Wallet:
     from glidepath.errors import StoreError
 
     found = await store.wallets(name)
@@ -118,7 +118,7 @@ async def _show(options: argparse.Namespace, store: WalletKeeper, world: CliCont
     from glidepath.ledger import dollars
 
     await sweep(store)
-    wallet, bills = await _one(store, options.name), await store.bills(options.name)
+    wallet, bills = await _read_wallet(store, options.name), await store.bills(options.name)
     out = world.stdout
     if options.json:
         out.write(f"{json.dumps(_data(wallet) | {'bills': [_bill_data(bill) for bill in bills]})}\n")
@@ -154,7 +154,7 @@ async def _set(options: argparse.Namespace, store: WalletKeeper, world: CliConte
         raise ConfigurationError(f"--max-tokens must be at least 0, not {options.max_tokens}")
     if options.as_declared == (money is not None or options.max_tokens is not None):
         raise ConfigurationError("pass --max-cost or --max-tokens, or else --as-declared")
-    if await _exists(store, options.name):
+    if await _has_wallet(store, options.name):
         if options.per or options.parent:
             raise ConfigurationError(
                 f"wallet {options.name!r:.80} already exists: --per and --parent are only for a new wallet"
@@ -168,20 +168,20 @@ async def _set(options: argparse.Namespace, store: WalletKeeper, world: CliConte
         await store.open_wallets(made.line)
     # For a new one, too: the first program that uses it may ask for more.
     await store.set_wallet(options.name, max_tokens=options.max_tokens, max_money=money)
-    world.stdout.write(f"{_line(await _one(store, options.name))}\n")
+    world.stdout.write(f"{_line(await _read_wallet(store, options.name))}\n")
     return 0
 
 
 async def _close(options: argparse.Namespace, store: WalletKeeper, world: CliContext) -> int:
     await store.close_wallet(options.name, closed=options.action == "close")
-    world.stdout.write(f"{_line(await _one(store, options.name))}\n")
+    world.stdout.write(f"{_line(await _read_wallet(store, options.name))}\n")
     return 0
 
 
 async def _decide(options: argparse.Namespace, store: WalletKeeper, world: CliContext) -> int:
     from glidepath.errors import StoreError
 
-    await _one(store, options.name)
+    await _read_wallet(store, options.name)
     bills = {bill.id: bill for bill in await store.bills(options.name)}
     unknown = [given for given in options.bill if given not in bills]
     if unknown:
@@ -197,7 +197,7 @@ async def _decide(options: argparse.Namespace, store: WalletKeeper, world: CliCo
             world.stdout.write(f"{said}, {'now used' if accepted else 'free again'} in {', '.join(bill.wallets)}\n")
     if not chosen:
         world.note(f"wallet {options.name} has no disputed bills")
-    world.stdout.write(f"{_line(await _one(store, options.name))}\n")
+    world.stdout.write(f"{_line(await _read_wallet(store, options.name))}\n")
     return 0
 
 

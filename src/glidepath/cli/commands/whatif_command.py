@@ -103,7 +103,7 @@ def _place(options: argparse.Namespace, world: CliContext) -> str:
     return str(options.place)
 
 
-def _pairs(flag: str, given: Sequence[str]) -> list[tuple[str, str]]:
+def _split_pairs(flag: str, given: Sequence[str]) -> list[tuple[str, str]]:
     from glidepath.errors import ConfigurationError
 
     found = []
@@ -132,7 +132,7 @@ def _limits(given: Sequence[str]) -> Limits:
     from glidepath.cli.settings import BY_KEY
 
     fields: dict[str, Any] = {}
-    for name, text in _pairs("--limits", given):
+    for name, text in _split_pairs("--limits", given):
         if name == "scope":
             fields[name] = text
             continue
@@ -146,7 +146,7 @@ def _prices(given: Sequence[str]) -> Mapping[str, Price]:
     from glidepath.ledger import Price
 
     found = {}
-    for model, text in _pairs("--prices", given):
+    for model, text in _split_pairs("--prices", given):
         try:
             parts = [Decimal(part) for part in text.split("/")]
         except InvalidOperation:
@@ -161,7 +161,7 @@ def _guards(given: Sequence[str]) -> Mapping[str, int]:
     from glidepath.errors import ConfigurationError
 
     found = {}
-    for name, text in _pairs("--guards", given):
+    for name, text in _split_pairs("--guards", given):
         if not text.isdecimal() or not int(text):
             raise ConfigurationError(f"--guards {name}: expected a whole number of at least 1, got {text!r:.60}")
         found[name] = int(text)
@@ -172,7 +172,7 @@ def _guards(given: Sequence[str]) -> Mapping[str, int]:
 
 
 def _print_table(fates: Sequence[Forecast], world: CliContext, *, everything: bool) -> None:
-    from glidepath.cli.status import money
+    from glidepath.cli.status import format_money
 
     shown = [one for one in fates if everything or one.trip is not None]
     if shown:
@@ -182,27 +182,27 @@ def _print_table(fates: Sequence[Forecast], world: CliContext, *, everything: bo
     lost, stopped = sum(one.lost for one in fates), sum(one.trip is not None for one in fates)
     paid = sum((_amount_paid(one.run) for one in fates), Decimal(0))
     then = sum((one.cost if one.trip is None else one.trip.cost for one in fates), Decimal(0))
-    told = f"cost {money(paid)} and would have been {money(then)}"
+    told = f"cost {format_money(paid)} and would have been {format_money(then)}"
     if not any(map(_has_price, fates)):
         told = "the cost is unknown, because no run has a price: --prices MODEL=IN/OUT"
     elif not any(one.run.priced for one in fates):
-        told = f"what they cost is unknown; it would have been {money(then)}"
+        told = f"what they cost is unknown; it would have been {format_money(then)}"
     runs, answers = pluralize(len(fates), "run"), pluralize(answered, "answer")
     world.write(f"{runs}: {stopped} would have been stopped; {lost} of {answers} lost; {told}\n")
 
 
 def _row(one: Forecast, *, live: bool) -> list[str]:
-    from glidepath.cli.session_names import short
+    from glidepath.cli.session_names import shorten_id
     from glidepath.cli.shown import escape_invisible
-    from glidepath.cli.status import clip, figure, money
+    from glidepath.cli.status import clip_line, format_count, format_money
 
     run, trip = one.run, one.trip
     cost, instead = (
-        money(_amount_paid(run)) if run.priced else "-",
-        money((trip or one).cost) if _has_price(one) else "-",
+        format_money(_amount_paid(run)) if run.priced else "-",
+        format_money((trip or one).cost) if _has_price(one) else "-",
     )
-    name = clip(escape_invisible(short(run.session_id) if live else run.session_id), _SHOWN)
-    row = [name, run.outcome, str(run.last.own_turns), figure(run.tokens), cost]
+    name = clip_line(escape_invisible(shorten_id(run.session_id) if live else run.session_id), _SHOWN)
+    row = [name, run.outcome, str(run.last.own_turns), format_count(run.tokens), cost]
     if trip is None:
         return [*row, "-", "-", instead, "kept" if run.answered else "none"]
     return [*row, trip.by, str(trip.reply), instead, "LOST" if one.lost else "none"]
@@ -264,10 +264,10 @@ def _plot(
 ) -> None:
     from glidepath.errors import ConfigurationError
     from glidepath.sim.plots import svg_plot, text_plot
-    from glidepath.sim.whatif import count_unaffected, spread
+    from glidepath.sim.whatif import choose_values, count_unaffected
 
     total = sum(run.answered and not run.is_copy for run in runs)
-    points = count_unaffected(runs, name, spread(runs, name, prices, scope=scope), prices, scope=scope)
+    points = count_unaffected(runs, name, choose_values(runs, name, prices, scope=scope), prices, scope=scope)
     title = f"answers kept by {name}"
     world.write("\n" + "".join(f"{line}\n" for line in text_plot(title, points, total)))
     if file:

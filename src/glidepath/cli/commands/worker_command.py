@@ -15,7 +15,7 @@ import sys
 import threading
 from typing import TYPE_CHECKING
 
-from glidepath.cli.fleet_client import add_store_flag, fleet_address, seconds
+from glidepath.cli.fleet_client import add_store_flag, fleet_address, parse_duration
 from glidepath.cli.world import CliContext
 from glidepath.errors import ConfigurationError, StoreError
 
@@ -39,17 +39,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--lease",
         metavar="TIME",
-        type=seconds,
+        type=parse_duration,
         default=10.0,
         help="a worker silent for this long is presumed dead (default: 10s)",
     )
     parser.add_argument(
-        "--poll", metavar="TIME", type=seconds, default=0.5, help="how often to look for work (default: 0.5s)"
+        "--poll", metavar="TIME", type=parse_duration, default=0.5, help="how often to look for work (default: 0.5s)"
     )
     parser.add_argument(
         "--drain",
         metavar="TIME",
-        type=seconds,
+        type=parse_duration,
         default=20.0,
         help="how long runs may continue after a stop (default: 20s)",
     )
@@ -104,7 +104,7 @@ async def _serve(worker: Worker, world: CliContext, drain: float) -> int:
 
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stop, number)
-    started = asyncio.create_task(_say(worker, world))
+    started = asyncio.create_task(_announce_start(worker, world))
     try:
         await worker.serve()
     finally:
@@ -119,6 +119,6 @@ async def _serve(worker: Worker, world: CliContext, drain: float) -> int:
     return code
 
 
-async def _say(worker: Worker, world: CliContext) -> None:
+async def _announce_start(worker: Worker, world: CliContext) -> None:
     await worker.started()
     world.note(f"worker {worker.id.split('|')[1]} is running: {', '.join(sorted(worker.agents))}")

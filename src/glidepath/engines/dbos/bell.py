@@ -56,13 +56,13 @@ class Bell:
 
     def _on_freed(self, *_: object) -> None:
         for whose in list(self._queues):
-            self.ring(whose)
+            self.wake_first_waiter(whose)
 
     def _on_queued(self, *_: object) -> None:
         if self.on_queued is not None:
             self.on_queued()
 
-    def ring(self, whose: Whose) -> None:
+    def wake_first_waiter(self, whose: Whose) -> None:
         """Let the first waiter for a budget of this tenant ask again."""
         queue = self._queues.get(whose)
         while queue:
@@ -72,7 +72,7 @@ class Bell:
                 break
 
     @contextmanager
-    def turn(self, whose: Whose, since: float) -> Iterator[asyncio.Future[None]]:
+    def queue_turn(self, whose: Whose, since: float) -> Iterator[asyncio.Future[None]]:
         """A place in a tenant's queue, done once something was given back. Take it, ask, and only then wait.
 
         It is behind all who have waited since before `since`.

@@ -9,7 +9,15 @@ from typing import TYPE_CHECKING, Any
 
 from glidepath._wire import replace
 from glidepath.agent.limits import Budget, Limits
-from glidepath.agent.purse import PLENTY, WalletClient, has_room, limit_figures, look_ahead, make_store_failure, reach
+from glidepath.agent.purse import (
+    PLENTY,
+    WalletClient,
+    has_room,
+    limit_figures,
+    make_store_failure,
+    note_drawable_amount,
+    reach,
+)
 from glidepath.engines.dbos.contain import FLEET
 from glidepath.errors import StoreError
 from glidepath.ledger import Amount, Meter
@@ -114,7 +122,7 @@ class FleetBudget(Budget):
         if drawn.verdict == "wait" and patient:
             drawn = await self._wait_for_grant(asked, least, starting=starting)
         if drawn.verdict == "refused":
-            self.refused = _cause(drawn)
+            self.refused = _make_cause(drawn)
         elif drawn.verdict == "wait" and patient:
             name = drawn.tight or FLEET
             reason = f"the next call waited {LONGEST:g} s for what other runs hold of the budget of {name}"
@@ -135,14 +143,14 @@ class FleetBudget(Budget):
             with suppress(StoreError):  # without a bell, it asks every few seconds
                 await bell.listen()
             # A start keeps its place, as the ledger does. A call goes behind the others: one of them may be smaller.
-            with bell.turn((self._tenant, starting), since if starting else now()) as turn:
+            with bell.queue_turn((self._tenant, starting), since if starting else now()) as turn:
                 drawn = await self._draw(asked, least, waiting=True, starting=starting)
                 over = drawn.verdict != "wait" or now() - since >= longest
                 if not over:
                     await asyncio.wait([turn], timeout=min(LOOK, PATIENCE, longest))
             if over:
                 for whose in ((self._tenant, False), (self._tenant, True)):
-                    bell.ring(whose)  # there may be room for the next one, too
+                    bell.wake_first_waiter(whose)  # there may be room for the next one, too
                 return drawn
             if now() - since >= PATIENCE:
                 await self.ledger.write_off(PATIENCE)
@@ -168,7 +176,7 @@ class FleetBudget(Budget):
             raise StoreError(f"run {self.session!r} was taken over by another worker", kind="fenced")
         with root.tree.lock:
             reach(root, drawn.tokens, drawn.money)
-            look_ahead(root, drawn)
+            note_drawable_amount(root, drawn)
         return drawn
 
     def nearly_empty(self) -> str | None:
@@ -181,7 +189,7 @@ class FleetBudget(Budget):
         if model not in self._rated():
             return
         try:
-            seconds = await self.ledger.slot(model, tokens)
+            seconds = await self.ledger.take_slot(model, tokens)
         except StoreError as error:
             raise make_store_failure(error) from error
         if seconds > 0:
@@ -198,7 +206,7 @@ class FleetBudget(Budget):
         )
 
 
-def _cause(drawn: Grant) -> StopCause:
+def _make_cause(drawn: Grant) -> StopCause:
     return StopCause(
         source=f"budget of {drawn.tight}",
         action="graceful_exit",

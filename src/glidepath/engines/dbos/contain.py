@@ -37,7 +37,7 @@ class _Relay(logging.Handler):
 
 
 @contextmanager
-def alone() -> Iterator[None]:
+def claim_process() -> Iterator[None]:
     """Inside the block this process has a worker, and DBOS prints nothing; its logger is restored afterwards.
 
     Raises `ConfigurationError` if the process has a worker already, or uses DBOS.

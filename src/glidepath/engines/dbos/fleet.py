@@ -24,7 +24,7 @@ from glidepath.sessions import PostgresStore
 from glidepath.sessions.archive import prune, read_journal
 from glidepath.sessions.inbox import decide, send
 from glidepath.setting import check_sendable
-from glidepath.tools.advice import closest
+from glidepath.tools.advice import find_closest
 
 if TYPE_CHECKING:
     from glidepath.messages import Message
@@ -121,7 +121,7 @@ class Fleet:
         They start in the order of `tasks`. `metadata`, `user` and `wallet` apply to each of them.
         """
         check_name(agent)
-        tasks, names = _batch(tasks, sessions)
+        tasks, names = _check_batch(tasks, sessions)
         if tenant is not None:
             check_tenant(tenant)
         await self.ledger.check()
@@ -131,19 +131,19 @@ class Fleet:
             about["user"] = check_user(user)
         if wallet is not None:
             about["wallet"] = (await Budget.find(wallet, self.store)).line[-1].name
-        runs = dict(zip(names, self._redaction.tasks(tasks), strict=True))
-        await self._enqueue(agent, tenant, runs, self._redaction.about(about))
+        runs = dict(zip(names, self._redaction.redact_tasks(tasks), strict=True))
+        await self._enqueue(agent, tenant, runs, self._redaction.redact_metadata(about))
         return names
 
     async def _ready_for(self, agent: str) -> None:
         """Wait for a worker that has this agent and is just starting; raises if there is no such worker."""
         until = asyncio.get_running_loop().time() + STARTING
         while agent not in self._offered:
-            offered = await self._offers()
+            offered = await self._list_offered_agents()
             if agent in offered:
                 self._offered.add(agent)
                 return
-            starting = [worker for worker, agents in await self.ledger.crew() if agent in agents]
+            starting = [worker for worker, agents in await self.ledger.list_live_workers() if agent in agents]
             if not starting:
                 raise _make_no_such_agent_error(agent, offered)
             if asyncio.get_running_loop().time() >= until:
@@ -265,7 +265,7 @@ class Fleet:
 
     async def workers(self) -> list[tuple[str, tuple[str, ...]]]:
         """The live workers, each with its agents."""
-        return await self.ledger.crew()
+        return await self.ledger.list_live_workers()
 
     # --- DBOS -------------------------------------------------------------------------------------------------
 
@@ -282,7 +282,7 @@ class Fleet:
             answers = await connection.fetch(_ADMIT, agent, tenant, moment, list(tasks), shown, digests)
             for session, refused in answers:
                 if refused not in ("", "known"):
-                    raise _refusal(refused, session, tenant)
+                    raise _make_refusal_error(refused, session, tenant)
             await _queue(connection, agent, [given[session] for session, refused in answers if not refused])
 
         await self.ledger._on_disk(work)  # noqa: SLF001
@@ -309,7 +309,7 @@ class Fleet:
 
         return await self.ledger._on_disk(work)  # noqa: SLF001
 
-    async def _offers(self) -> list[str]:
+    async def _list_offered_agents(self) -> list[str]:
         """The agents that workers have ever offered."""
 
         async def work(connection: PostgresConnection) -> Sequence[PostgresRow]:
@@ -317,7 +317,7 @@ class Fleet:
                 return []
             return await connection.fetch("SELECT name FROM dbos.queues WHERE starts_with(name, $1)", QUEUE)
 
-        return sorted(name.removeprefix(QUEUE) for (name,) in await self.ledger._do(work))  # noqa: SLF001
+        return sorted(name.removeprefix(QUEUE) for (name,) in await self.ledger._run_with_retry(work))  # noqa: SLF001
 
 
 async def _queue(connection: PostgresConnection, agent: str, runs: Sequence[list[Any]]) -> None:
@@ -336,12 +336,12 @@ def _make_no_such_agent_error(agent: str, offered: Sequence[str]) -> Configurati
             f"no worker has offered an agent here yet, so there is no {agent!r}: start "
             f"`glidepath worker --agent {agent}=module:attribute` first"
         )
-    meant = closest(agent, offered)
+    meant = find_closest(agent, offered)
     hint = f"; did you mean {meant!r}?" if meant else ""
     return ConfigurationError(f"no worker offers an agent {agent!r}{hint} There are: {', '.join(offered)}")
 
 
-def _batch(tasks: object, sessions: object) -> tuple[list[str], list[str]]:
+def _check_batch(tasks: object, sessions: object) -> tuple[list[str], list[str]]:
     """The tasks and the ids of their sessions; raises `ConfigurationError`."""
     if isinstance(tasks, str) or not isinstance(tasks, Sequence) or not 0 < len(tasks) <= BATCH:
         raise ConfigurationError(f"tasks must be 1 to {BATCH} texts in a list, not {tasks!r:.60}")
@@ -370,7 +370,7 @@ def _make_kill_switch_error(why: str) -> QuotaError:
     )
 
 
-def _refusal(refused: str, session: str, tenant: str | None) -> Exception:
+def _make_refusal_error(refused: str, session: str, tenant: str | None) -> Exception:
     if refused == "tenant":
         return ConfigurationError(f"there is no tenant {tenant!r}: create it with Fleet.set_tenant")
     if refused == "other":

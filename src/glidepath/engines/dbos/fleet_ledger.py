@@ -16,10 +16,10 @@ from glidepath.engines.dbos.contain import FLEET, FREED, LAYOUT, NOW, PARTS, QUE
 from glidepath.errors import ConfigurationError, StoreError
 from glidepath.ledger import Amount, pico
 from glidepath.outcome import dollars
-from glidepath.sessions.chain import other_layout
+from glidepath.sessions.chain import make_layout_error
 from glidepath.sessions.postgres import make_tables
 from glidepath.sessions.postgres_pool import ConnectionPool, retry_through_restart, translate_errors
-from glidepath.sessions.session_ids import is_keepable, keepable
+from glidepath.sessions.session_ids import check_storable_id, is_keepable
 from glidepath.setting import check_int, check_seconds
 from glidepath.spi import Grant
 
@@ -97,7 +97,7 @@ class FleetLedger:
 
     # --- connections ------------------------------------------------------------------------------------------
 
-    async def _do(self, work: Callable[[Any], Awaitable[T]], *, patient: bool = True) -> T:
+    async def _run_with_retry(self, work: Callable[[Any], Awaitable[T]], *, patient: bool = True) -> T:
         """Do `work` on a connection, and repeat it while the database restarts: every operation may be repeated.
 
         These connections do not wait for the disk. A draw enters the database's log before the journal commit that
@@ -124,16 +124,16 @@ class FleetLedger:
         return await (retry_through_restart(once, known=lambda: self._ready) if patient else once())
 
     async def _fetch(self, query: str, *arguments: object) -> list[Any]:
-        return await self._do(lambda connection: connection.fetch(query, *arguments))
+        return await self._run_with_retry(lambda connection: connection.fetch(query, *arguments))
 
     async def _fetchrow(self, query: str, *arguments: object) -> Any:
-        return await self._do(lambda connection: connection.fetchrow(query, *arguments))
+        return await self._run_with_retry(lambda connection: connection.fetchrow(query, *arguments))
 
     async def _fetchval(self, query: str, *arguments: object) -> Any:
-        return await self._do(lambda connection: connection.fetchval(query, *arguments))
+        return await self._run_with_retry(lambda connection: connection.fetchval(query, *arguments))
 
     async def _execute(self, query: str, *arguments: object) -> None:
-        await self._do(lambda connection: connection.execute(query, *arguments))
+        await self._run_with_retry(lambda connection: connection.execute(query, *arguments))
 
     async def _on_disk(self, work: Callable[[Any], Awaitable[T]]) -> T:
         """Do `work` in one transaction, which is on disk when this returns."""
@@ -144,9 +144,9 @@ class FleetLedger:
                 await connection.execute(f"{_ON_DISK}; SET LOCAL idle_in_transaction_session_timeout = {most}")
                 return await work(connection)
 
-        return await self._do(whole)
+        return await self._run_with_retry(whole)
 
-    async def _for_good(self, *statements: tuple[Any, ...]) -> None:
+    async def _execute_durably(self, *statements: tuple[Any, ...]) -> None:
         """Execute statements of an operator, which are on disk when this returns."""
 
         async def work(connection: PostgresConnection) -> None:
@@ -168,7 +168,7 @@ class FleetLedger:
                     await connection.execute(_schema())
             layout = layout or LAYOUT
         if layout != LAYOUT:
-            raise other_layout("the fleet's tables have", layout, LAYOUT)
+            raise make_layout_error("the fleet's tables have", layout, LAYOUT)
         self._ready = True
 
     async def _versions(self, connection: PostgresConnection) -> tuple[int | None, int]:
@@ -197,13 +197,13 @@ class FleetLedger:
     async def set_budget(self, quota: Quota | None) -> None:
         """Set what the whole fleet may use in total; None removes the limit and its count."""
         if quota is None:
-            await self._for_good(("DELETE FROM glidepath_budgets WHERE name = $1", FLEET), (_TELL,))
+            await self._execute_durably(("DELETE FROM glidepath_budgets WHERE name = $1", FLEET), (_TELL,))
             return
         query = (
             "INSERT INTO glidepath_budgets(name, max_tokens, max_money, max_runs) VALUES($1, $2, $3, $4) "
             "ON CONFLICT (name) DO UPDATE SET max_tokens = $2, max_money = $3, max_runs = $4"
         )
-        await self._for_good((query, FLEET, *quota.row("budget")), (_TELL,))
+        await self._execute_durably((query, FLEET, *quota.row("budget")), (_TELL,))
 
     async def set_tenant(self, name: str, *, day: Quota, month: Quota) -> None:
         """Set the quotas of a tenant, including the current day and month."""
@@ -235,7 +235,7 @@ class FleetLedger:
         check_seconds("per", per)
         check_int("burst", burst)
         if requests is None and tokens is None:
-            await self._for_good(("DELETE FROM glidepath_rates WHERE model = $1", model))
+            await self._execute_durably(("DELETE FROM glidepath_rates WHERE model = $1", model))
             return
         query = (
             "INSERT INTO glidepath_rates(model, requests, tokens, per, burst) VALUES($1, $2, $3, $4, $5) "
@@ -243,7 +243,7 @@ class FleetLedger:
             f"next_request = least(glidepath_rates.next_request, {NOW} + $4 / $2::float8), "
             f"next_tokens = least(glidepath_rates.next_tokens, {NOW} + $4)"
         )
-        await self._for_good((query, model, requests, tokens, float(per), burst))
+        await self._execute_durably((query, model, requests, tokens, float(per), burst))
 
     async def accounts(self) -> list[FleetAccount]:
         """Every budget row, starting with the fleet's."""
@@ -263,7 +263,7 @@ class FleetLedger:
 
     # --- one run ----------------------------------------------------------------------------------------------
 
-    async def look(self, session: str, *, taken: bool = False) -> Look | None:
+    async def read_state(self, session: str, *, taken: bool = False) -> Look | None:
         """The state of a run, and whether any of its budgets is limited; None if it was never submitted.
 
         `taken` counts that a worker was given the run, so that a run that crashes every worker is not tried forever.
@@ -293,7 +293,7 @@ class FleetLedger:
             "SELECT CASE WHEN f.outcome = 'paused' THEN coalesce((SELECT convert_from(s.summary, 'UTF8')::json "
             "->> 'outcome' FROM glidepath_sessions s WHERE s.id = f.session), f.outcome) ELSE f.outcome END "
             "AS outcome, f.error FROM glidepath_fleet_runs f WHERE f.session = $1",
-            keepable(session),
+            check_storable_id(session),
         )
         if row is None:
             raise StoreError(f"run {session!r:.80} was never submitted to this fleet", kind="missing")
@@ -330,7 +330,7 @@ class FleetLedger:
         async def work(connection: PostgresConnection) -> Any:
             return await connection.fetchrow(query, session, leg, self._now(), *parts, starting)
 
-        row = await self._do(work)
+        row = await self._run_with_retry(work)
         return Grant(**{name: value for name, value in row.items() if value is not None})
 
     async def settle(
@@ -362,13 +362,13 @@ class FleetLedger:
         while await self._fetchval("SELECT glidepath_firm(NULL, $1, NULL)", float(silent)):
             pass
 
-    async def slot(self, model: str, tokens: int) -> float:
+    async def take_slot(self, model: str, tokens: int) -> float:
         """Take the next slot of a model; returns the seconds until then."""
         return float(await self._fetchval("SELECT glidepath_slot($1, $2)", model, tokens))
 
     # --- workers ----------------------------------------------------------------------------------------------
 
-    async def enlist(self, worker: str, lease: float, agents: Sequence[str]) -> None:
+    async def register_worker(self, worker: str, lease: float, agents: Sequence[str]) -> None:
         """Register a worker, which must renew its lease from here on."""
         await self._execute(
             f"INSERT INTO glidepath_workers VALUES($1, {NOW} + $2, {NOW}, $3)",
@@ -377,21 +377,21 @@ class FleetLedger:
             list(agents),
         )
 
-    async def beat(self, worker: str, lease: float) -> tuple[bool, list[str], list[str], frozenset[str]]:
+    async def renew_worker_lease(self, worker: str, lease: float) -> tuple[bool, list[str], list[str], frozenset[str]]:
         """Renew a worker's lease; returns whether it is known, expired workers, live workers, rated models."""
         query = (
             f"WITH mine AS (UPDATE glidepath_workers SET expires = {NOW} + $2 WHERE id = $1) "  # noqa: S608
             f"SELECT id, expires < {NOW} AND id <> $1 AS late, true AS worker FROM glidepath_workers "
             "UNION ALL SELECT model, false, false FROM glidepath_rates"
         )
-        rows = await self._do(lambda connection: connection.fetch(query, worker, lease), patient=False)
+        rows = await self._run_with_retry(lambda connection: connection.fetch(query, worker, lease), patient=False)
         workers = [row for row in rows if row["worker"]]
         late = [row["id"] for row in workers if row["late"]]
         others = [row["id"] for row in workers if not row["late"] and row["id"] != worker]
         rated = frozenset(row["id"] for row in rows if not row["worker"])
         return any(row["id"] == worker for row in workers), late, others, rated
 
-    async def strays(self, worker: str, flown: Sequence[str]) -> list[tuple[str, str]]:
+    async def find_orphaned_runs(self, worker: str, flown: Sequence[str]) -> list[tuple[str, str]]:
         """Runs taken from a queue that no known worker is running, and who took them.
 
         `flown` lists those that this worker runs.
@@ -420,7 +420,7 @@ class FleetLedger:
             sessions,
         )
 
-    async def dismiss(self, workers: Sequence[str], *, late: bool) -> None:
+    async def forget_workers(self, workers: Sequence[str], *, late: bool) -> None:
         """Forget workers whose runs were given to others; with `late`, only if their lease is still expired."""
         await self._execute(
             f"DELETE FROM glidepath_workers WHERE id = ANY($1) AND (NOT $2 OR expires < {NOW})",  # noqa: S608
@@ -428,7 +428,7 @@ class FleetLedger:
             late,
         )
 
-    async def crew(self) -> list[tuple[str, tuple[str, ...]]]:
+    async def list_live_workers(self) -> list[tuple[str, tuple[str, ...]]]:
         """The workers with a valid lease, and their agents."""
         rows = await self._fetch(
             f"SELECT id, agents FROM glidepath_workers WHERE expires >= {NOW} ORDER BY started"  # noqa: S608

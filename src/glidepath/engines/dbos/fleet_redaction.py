@@ -24,14 +24,14 @@ class FleetRedaction:
         """The store, whose content goes through the hook."""
         return store if self._hook is None else RedactingStore(store, self._hook)
 
-    def tasks(self, tasks: Sequence[str]) -> list[str]:
+    def redact_tasks(self, tasks: Sequence[str]) -> list[str]:
         """The tasks as they are queued, and as the models will read them. Raises `StoreError` if the hook fails."""
         kept = [self._text(task) for task in tasks]
         if not all(task.strip() for task in kept):
             raise ConfigurationError("the redaction hook leaves nothing of a task, so there is nothing to do")
         return kept
 
-    def about(self, about: Mapping[str, Any]) -> dict[str, Any]:
+    def redact_metadata(self, about: Mapping[str, Any]) -> dict[str, Any]:
         """The user and the metadata of a run; the name of its wallet is kept, as it is in a journal."""
         found = dict(about)
         if "user" in found:

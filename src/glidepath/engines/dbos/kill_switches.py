@@ -39,7 +39,7 @@ async def throw(ledger: FleetLedger, tenant: str | None, reason: str, who: str) 
         f"INSERT INTO glidepath_switches(scope, name, reason, who, thrown) VALUES($1, $2, $3, $4, {NOW}) "
         "ON CONFLICT (scope, name) WHERE released IS NULL DO NOTHING"
     )
-    await ledger._for_good((query, *_of(tenant), reason, who))  # noqa: SLF001 - of the same house, as below
+    await ledger._execute_durably((query, *_of(tenant), reason, who))  # noqa: SLF001 - of the same house, as below
 
 
 async def record_stop(ledger: FleetLedger, tenant: str | None, sessions: Sequence[str]) -> None:
@@ -48,7 +48,7 @@ async def record_stop(ledger: FleetLedger, tenant: str | None, sessions: Sequenc
         "UPDATE glidepath_switches SET stopped = stopped || $3::text[] "
         "WHERE scope = $1 AND name = $2 AND released IS NULL"
     )
-    await ledger._for_good((query, *_of(tenant), list(sessions)))  # noqa: SLF001
+    await ledger._execute_durably((query, *_of(tenant), list(sessions)))  # noqa: SLF001
 
 
 async def release(ledger: FleetLedger, tenant: str | None, reason: str, who: str) -> bool:
@@ -87,7 +87,7 @@ async def find_thrown_switch(ledger: FleetLedger, session: str | None) -> str | 
     return why
 
 
-async def tenants(ledger: FleetLedger) -> list[str]:
+async def list_tenants(ledger: FleetLedger) -> list[str]:
     """The tenants of the fleet."""
     rows = await ledger._fetch("SELECT name FROM glidepath_tenants ORDER BY name")  # noqa: SLF001
     return [row["name"] for row in rows]

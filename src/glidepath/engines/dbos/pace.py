@@ -36,7 +36,7 @@ class Pace:
         there.wait = partial(self._wait, event, wait)
         there.set = partial(self._set, stop)
 
-    def ring(self) -> None:
+    def wake_threads(self) -> None:
         """Wake the threads; safe from any thread."""
         with self._bell:
             self._rings += 1

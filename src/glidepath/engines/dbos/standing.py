@@ -60,7 +60,7 @@ async def status_of(ledger: FleetLedger, most: int = _SHOWN) -> FleetStatus:
     """The state of the fleet, with at most this many runs listed: those in flight first, then the oldest."""
     counts = await ledger._fetchrow(_COUNTS)  # noqa: SLF001 - of the same house
     rows = await ledger._fetch(_RUNS, most)  # noqa: SLF001
-    workers = {_process(worker): worker for worker, _ in await ledger.crew()}
+    workers = {_process(worker): worker for worker, _ in await ledger.list_live_workers()}
     runs = [
         FleetRun(
             session=row["session"],

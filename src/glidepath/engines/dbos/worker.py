@@ -17,14 +17,14 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from glidepath.engines.dbos.agents import find_agents
-from glidepath.engines.dbos.contain import APPLICATION, QUEUE, VERSION, WORKFLOW, alone, require_extra
+from glidepath.engines.dbos.contain import APPLICATION, QUEUE, VERSION, WORKFLOW, claim_process, require_extra
 from glidepath.engines.dbos.fleet_ledger import FleetLedger
 from glidepath.engines.dbos.fleet_redaction import FleetRedaction
 from glidepath.engines.dbos.pace import Pace
 from glidepath.engines.dbos.worker_flight import FleetStore, WorkerFlight
 from glidepath.errors import ConfigurationError, StoreError, describe_error
 from glidepath.sdk_privates import dbos_instance, is_launched, stop_events
-from glidepath.sessions.owner import LEASE, alive, this_owner
+from glidepath.sessions.owner import LEASE, is_alive, this_owner
 from glidepath.setting import check_int, check_seconds
 
 if TYPE_CHECKING:
@@ -91,11 +91,11 @@ class Worker:
     async def serve(self) -> None:
         """Work until `stop` is called. Raises `ConfigurationError`, or `StoreError` if the database is unreachable."""
         dbos = require_extra("dbos")
-        with alone():
+        with claim_process():
             try:
                 await self._prepare()
                 while not self._stop.is_set():
-                    await self._live(dbos)
+                    await self._keep_running(dbos)
             finally:
                 await asyncio.gather(self.ledger.close(), self.store.close())
 
@@ -116,18 +116,18 @@ class Worker:
 
     # --- one life: from the first heartbeat until it is stopped or presumed dead ----------------------------------
 
-    async def _live(self, dbos: ModuleType) -> None:
+    async def _keep_running(self, dbos: ModuleType) -> None:
         self.id = this_owner()
-        await self.ledger.enlist(self.id, self._lease + LAUNCH, sorted(self.agents))
+        await self.ledger.register_worker(self.id, self._lease + LAUNCH, sorted(self.agents))
         lost = False
         try:
             await self._launch(dbos)
             self._started.set()
             lost = await self._beat_until_stopped()
             if not lost:
-                await self._come_down()
+                await self._shut_down_gracefully()
         finally:
-            await self._quit(dbos)
+            await self._hand_over_and_stop(dbos)
 
     async def _launch(self, dbos: ModuleType) -> None:
         config = {
@@ -160,19 +160,19 @@ class Worker:
         )
         for queue in queues:
             await asyncio.to_thread(register, queue)
-        self.ledger.bell.on_queued = self._pace.ring
-        self._pace.ring()
+        self.ledger.bell.on_queued = self._pace.wake_threads
+        self._pace.wake_threads()
 
     def _workflow(self) -> Any:
         async def fly(session: str, agent: str, task: str, about: Mapping[str, Any] | None = None) -> str:
             flight = WorkerFlight(self, session, agent, task, about)
             self.flights.add(flight)
-            self._pace.ring()  # there may be more in the queue
+            self._pace.wake_threads()  # there may be more in the queue
             try:
-                return await flight.fly()
+                return await flight.run_to_end()
             finally:
                 self.flights.discard(flight)
-                self._pace.ring()  # there is room for another one
+                self._pace.wake_threads()  # there is room for another one
 
         return fly
 
@@ -182,7 +182,7 @@ class Worker:
         heard, patience, next_search = loop.time(), 0.0, 0.0
         while not self._stop.is_set():
             try:
-                known, late, others, self.rated = await self.ledger.beat(self.id, self._lease)
+                known, late, others, self.rated = await self.ledger.renew_worker_lease(self.id, self._lease)
                 now = loop.time()
                 if now - heard > self._lease:  # all workers were cut off: wait until all could have answered
                     patience = now + 2 * self._lease
@@ -190,7 +190,7 @@ class Worker:
                 if not known:
                     _log.warning("worker %s was silent for too long: other workers have its runs", self.id)
                     return True
-                dead = [one for one in others if not alive(one)]
+                dead = [one for one in others if not is_alive(one)]
                 if now >= next_search:
                     next_search = now + self._lease
                     dead += await self._search()
@@ -212,7 +212,7 @@ class Worker:
         A run that DBOS gave to this worker but that is not running here is put back when it is seen a second time.
         """
         flown = [flight.session for flight in self.flights]
-        strays = await self.ledger.strays(self.id, flown)
+        strays = await self.ledger.find_orphaned_runs(self.id, flown)
         mine = {session for session, owner in strays if owner == self.id}
         again, self._stray = mine & self._stray, mine
         if again:
@@ -224,13 +224,13 @@ class Worker:
     async def _take_over(self, late: list[str], dead: list[str]) -> None:
         """Put the runs of these workers back into their queues; forget the workers only after that."""
         await self.ledger.put_back([*late, *dead])
-        await self.ledger.dismiss(late, late=True)
-        await self.ledger.dismiss(dead, late=False)
+        await self.ledger.forget_workers(late, late=True)
+        await self.ledger.forget_workers(dead, late=False)
         await self.ledger.announce()
 
     # --- the end ----------------------------------------------------------------------------------------------
 
-    async def _come_down(self) -> None:
+    async def _shut_down_gracefully(self) -> None:
         """Take no more runs, and give the running ones time to end."""
         _close_queues()
         deadline = asyncio.get_running_loop().time() + self._drain
@@ -240,17 +240,17 @@ class Worker:
                 return
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._hurry.wait(), min(left, 0.1))
-            await self._hear()
+            await self._on_heartbeat()
 
-    async def _hear(self) -> None:
+    async def _on_heartbeat(self) -> None:
         """Renew the lease; `cut_off` says whether the database answered."""
         try:
-            await self.ledger.beat(self.id, self._lease)
+            await self.ledger.renew_worker_lease(self.id, self._lease)
             self.cut_off = False
         except StoreError:
             self.cut_off = True
 
-    async def _quit(self, dbos: ModuleType) -> None:
+    async def _hand_over_and_stop(self, dbos: ModuleType) -> None:
         """Hand over running runs and shut DBOS down. What was put back is not taken again."""
         await asyncio.to_thread(_wait_for, _close_queues())
         flights = list(self.flights)
@@ -262,7 +262,7 @@ class Worker:
         instance = dbos_instance()
         try:
             if is_launched(instance) and not self.cut_off:
-                await self._hear()  # DBOS would wait for its database forever
+                await self._on_heartbeat()  # DBOS would wait for its database forever
             if is_launched(instance) and not self.cut_off:
                 with suppress(StoreError):  # then the worker that finds our lease expired does it
                     await self._take_over([], [self.id])

@@ -68,7 +68,7 @@ class WorkerFlight:
         """Stop here, so that another worker can continue."""
         self.token.cancel(HANDED_OVER)
 
-    async def fly(self) -> str:
+    async def run_to_end(self) -> str:
         """Run to the end, and return the outcome. Raises `CancelledError` when the run is handed over.
 
         DBOS records nothing for a cancelled workflow: it stays pending, and the worker that takes over continues. So
@@ -78,7 +78,7 @@ class WorkerFlight:
         try:
             while True:
                 try:
-                    outcome = await self._leg()
+                    outcome = await self._run_leg()
                     if outcome is not None:
                         return outcome
                 except StoreError as error:
@@ -100,9 +100,9 @@ class WorkerFlight:
         finally:
             self.done.set()
 
-    async def _leg(self) -> str | None:
+    async def _run_leg(self) -> str | None:
         """One leg. The outcome when the run has ended; None when it must be tried again."""
-        look = await self.worker.ledger.look(self.session, taken=not self.legs)
+        look = await self.worker.ledger.read_state(self.session, taken=not self.legs)
         if look is None or look.outcome is not None:  # removed, or ended without DBOS having recorded it
             return "unknown" if look is None else look.outcome
         if self.doomed is not None:
@@ -116,7 +116,9 @@ class WorkerFlight:
         last = None if folded is None else folded.snapshot
         spent = Amount() if last is None else Amount(last.tokens, last.picodollars)
         if folded is not None and folded.result is not None and not await self._to_resume(folded, stop):
-            return await self._settle_run(self._budget(look), folded.result.outcome.value, _why(folded.result), spent)
+            return await self._settle_run(
+                self._budget(look), folded.result.outcome.value, _error_of(folded.result), spent
+            )
         if look.taken > MOST_WORKERS:
             why = f"{look.taken - 1} workers took this run and none of them finished it"
             return await self._settle_run(self._budget(look), "failed", why, spent)
@@ -140,13 +142,13 @@ class WorkerFlight:
         finally:
             if budget.purse is not None:
                 await budget.purse.close()
-        if _goes_on(result):
+        if _is_to_be_continued(result):
             kind = result.cause.metrics.get("kind")
             if kind == "newer":
                 raise StoreError(result.cause.reason, kind="newer")
             if kind not in LASTING:
                 return None
-        return await self._settle_run(budget, result.outcome.value, _why(result), spent)
+        return await self._settle_run(budget, result.outcome.value, _error_of(result), spent)
 
     async def _journal(self) -> tuple[Folded | None, str | None]:
         """The journal, or None if the run has not started; and why it must stop, if a stop was requested."""
@@ -159,7 +161,7 @@ class WorkerFlight:
         """True if an ended run should continue: its worker or the database ended it, or a person decided."""
         result: Any = folded.result
         if result.outcome is not LoopOutcome.PAUSED:
-            return _goes_on(result)
+            return _is_to_be_continued(result)
         return stop is not None or bool(await self.worker.store.notes(self.session, folded.taken))
 
     def _budget(self, look: Look, purse: WalletClient | None = None) -> FleetBudget:
@@ -179,7 +181,7 @@ def _make_cancelled_token(reason: str) -> CancelToken:
     return token
 
 
-def _goes_on(result: RunResult) -> bool:
+def _is_to_be_continued(result: RunResult) -> bool:
     """True if it ended only because a worker or the database failed."""
     cause = result.cause
     if cause is None:
@@ -188,6 +190,6 @@ def _goes_on(result: RunResult) -> bool:
     return handed_over or (cause.source == "store" and result.outcome is LoopOutcome.FAILED)
 
 
-def _why(result: RunResult) -> str | None:
+def _error_of(result: RunResult) -> str | None:
     done = result.outcome is LoopOutcome.DONE or result.cause is None
     return None if done or result.cause is None else f"{result.cause.source}: {result.cause.reason}"

@@ -17,8 +17,8 @@ from glidepath.messages import (
     UserBlock,
     UserMessage,
 )
-from glidepath.models.attached import Takes, base64_of, check_block, in_result
-from glidepath.models.content import add_turn, pieces
+from glidepath.models.attached import Takes, base64_of, check_block, write_result_block
+from glidepath.models.content import add_turn, iterate_pieces
 from glidepath.models.names import make_legal_name
 
 VENDOR = "anthropic"
@@ -67,7 +67,7 @@ def anthropic_turns(
 
 def _write_reply(message: AssistantMessage, *, thoughts: bool) -> list[dict[str, Any]]:
     blocks: list[dict[str, Any]] = []
-    for kind, piece in pieces(message, VENDOR):
+    for kind, piece in iterate_pieces(message, VENDOR):
         if kind == "call":
             blocks.append(
                 {"type": "tool_use", "id": _id(piece.id), "name": make_legal_name(piece.name), "input": piece.arguments}
@@ -117,7 +117,7 @@ def _blocks(content: str | Sequence[UserBlock], takes: Takes, *, result: bool = 
     seen = [block for block in content if not isinstance(block, TextBlock) or block.text.strip()]
     if not result:
         return [_block(block, takes) for block in seen]
-    return [{"type": "text", **in_result(block, lambda one: _block(one, takes))} for block in seen]
+    return [{"type": "text", **write_result_block(block, lambda one: _block(one, takes))} for block in seen]
 
 
 def _block(block: UserBlock, takes: Takes) -> dict[str, Any]:

@@ -18,8 +18,16 @@ from glidepath.messages import (
     UserBlock,
     UserMessage,
 )
-from glidepath.models.attached import SOUNDS, Takes, apart, base64_of, check_block, data_url, file_name
-from glidepath.models.content import arguments, pieces
+from glidepath.models.attached import (
+    SOUNDS,
+    Takes,
+    base64_of,
+    check_block,
+    data_url,
+    file_name,
+    write_attachments_apart,
+)
+from glidepath.models.content import arguments, iterate_pieces
 from glidepath.models.hosts import Quirks
 from glidepath.models.names import make_legal_name
 
@@ -48,7 +56,9 @@ def chat_messages(
         if isinstance(message, ToolResultMessage):
             sent.append({"role": "tool", "tool_call_id": _id(message.call_id, quirks), "content": message.text})
             # A tool message takes text only: pictures and files follow the batch.
-            shown += [{"type": "text", **part} for part in apart(message, lambda one: _part(one, takes))]
+            shown += [
+                {"type": "text", **part} for part in write_attachments_apart(message, lambda one: _part(one, takes))
+            ]
         elif isinstance(message, AssistantMessage):
             sent += _assistant(message, quirks, current=place > newest or quirks.all_thoughts)
         else:
@@ -140,7 +150,7 @@ def _assistant(message: AssistantMessage, quirks: Quirks, *, current: bool) -> l
     if calls:
         sent["tool_calls"] = calls
     if calls and current:  # usually, reasoning goes back only inside its own tool loop
-        for kind, item in pieces(message, VENDOR):
+        for kind, item in iterate_pieces(message, VENDOR):
             if kind == "item":
                 sent.update(item)
     return [sent]

@@ -16,8 +16,8 @@ from glidepath.messages import (
     UserBlock,
     UserMessage,
 )
-from glidepath.models.attached import Takes, apart, base64_of, check_block
-from glidepath.models.content import add_turn, pieces
+from glidepath.models.attached import Takes, base64_of, check_block, write_attachments_apart
+from glidepath.models.content import add_turn, iterate_pieces
 from glidepath.models.names import make_legal_name
 
 VENDOR = "google"
@@ -68,9 +68,9 @@ def google_contents(transcript: Sequence[Message], *, leveled: bool = False) -> 
 def _write_reply(message: AssistantMessage, *, leveled: bool) -> list[dict[str, Any]]:
     parts: list[dict[str, Any]] = []
     signature: Mapping[str, Any] | None = None
-    for kind, piece in pieces(message, VENDOR):
+    for kind, piece in iterate_pieces(message, VENDOR):
         if kind == "item":
-            _lone(parts, signature)
+            _add_lone_signature(parts, signature)
             signature = piece if piece.get("on") in ("text", "call") else None
             if piece.get("on") == "part":
                 parts.append(piece["part"])
@@ -80,14 +80,14 @@ def _write_reply(message: AssistantMessage, *, leveled: bool) -> list[dict[str, 
             part["thoughtSignature"] = signature["signature"]
             signature = None
         parts.append(part)
-    _lone(parts, signature)
+    _add_lone_signature(parts, signature)
     calls = [part for part in parts if "functionCall" in part]
     if leveled and calls and "thoughtSignature" not in calls[0]:
         calls[0]["thoughtSignature"] = UNSIGNED
     return parts
 
 
-def _lone(parts: list[dict[str, Any]], signature: Mapping[str, Any] | None) -> None:
+def _add_lone_signature(parts: list[dict[str, Any]], signature: Mapping[str, Any] | None) -> None:
     """Add a signature that came with an empty text."""
     if signature is not None and signature["on"] == "text":
         parts.append({"text": "", "thoughtSignature": signature["signature"]})
@@ -105,7 +105,7 @@ def _result(message: ToolResultMessage, name: str) -> list[dict[str, Any]]:
     }
     if not _OURS.match(message.call_id):
         made["id"] = message.call_id
-    return [{"functionResponse": made}, *apart(message, _part)]
+    return [{"functionResponse": made}, *write_attachments_apart(message, _part)]
 
 
 def _parts(content: str | Sequence[UserBlock]) -> list[dict[str, Any]]:

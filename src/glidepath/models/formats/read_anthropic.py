@@ -18,7 +18,7 @@ from glidepath.messages import (
 )
 from glidepath.models.attached import block_of
 from glidepath.models.formats.anthropic_messages import VENDOR
-from glidepath.models.formats.reading import VendorTurn, call_of, content_of, each
+from glidepath.models.formats.reading import VendorTurn, call_of, content_of, read_each
 
 
 def from_anthropic(history: Mapping[str, Any] | Sequence[Mapping[str, Any]]) -> list[Message]:
@@ -45,7 +45,7 @@ def from_anthropic(history: Mapping[str, Any] | Sequence[Mapping[str, Any]]) -> 
         else:
             raise ValueError(f"role {item['role']!r} is unknown")
 
-    each(whole.get("messages", ()), "from_anthropic", read)
+    read_each(whole.get("messages", ()), "from_anthropic", read)
     return found
 
 

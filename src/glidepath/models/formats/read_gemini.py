@@ -9,7 +9,7 @@ from typing import Any
 from glidepath import _wire
 from glidepath.messages import FileBlock, ImageBlock, Message, SystemMessage, TextBlock, ToolResultMessage, UserMessage
 from glidepath.models.formats.google_contents import UNSIGNED, VENDOR
-from glidepath.models.formats.reading import VendorTurn, call_of, content_of, each
+from glidepath.models.formats.reading import VendorTurn, call_of, content_of, read_each
 
 
 class _History:
@@ -92,7 +92,7 @@ def from_gemini(history: Mapping[str, Any] | Sequence[Mapping[str, Any]]) -> lis
     if system := whole.get("systemInstruction"):
         parts = system if isinstance(system, str) else "\n\n".join([part["text"] for part in system["parts"]])
         reader.found.append(SystemMessage(parts))
-    each(whole.get("contents", ()), "from_gemini", reader.read)
+    read_each(whole.get("contents", ()), "from_gemini", reader.read)
     return reader.found
 
 

@@ -18,7 +18,7 @@ from glidepath.messages import (
 from glidepath.models.attached import block_of
 from glidepath.models.formats.chat_messages import THOUGHTS
 from glidepath.models.formats.chat_messages import VENDOR as CHAT
-from glidepath.models.formats.reading import VendorTurn, call_of, content_of, each
+from glidepath.models.formats.reading import VendorTurn, call_of, content_of, read_each
 from glidepath.models.formats.responses import VENDOR as RESPONSES
 
 
@@ -43,7 +43,7 @@ def from_openai_chat(history: Sequence[Mapping[str, Any]]) -> list[Message]:
         else:
             raise ValueError(f"role {role!r} is unknown")
 
-    each(history, "from_openai_chat", read)
+    read_each(history, "from_openai_chat", read)
     return found
 
 
@@ -126,7 +126,7 @@ def from_openai_responses(history: Sequence[Mapping[str, Any]]) -> list[Message]
             else:
                 turn.keep_item(dict(item))
 
-    each(history, "from_openai_responses", read)
+    read_each(history, "from_openai_responses", read)
     close()
     return found
 

@@ -11,7 +11,7 @@ from glidepath.messages import AssistantMessage, ReasoningBlock, StopReason, Tex
 from glidepath.models.content import encode_held_item
 
 
-def each(history: object, name: str, read: Callable[[Mapping[str, Any]], None]) -> None:
+def read_each(history: object, name: str, read: Callable[[Mapping[str, Any]], None]) -> None:
     """Hand every item of a history to `read`; raises `ConfigurationError` saying which one cannot be read."""
     if isinstance(history, str | bytes | Mapping) or not isinstance(history, Sequence):
         raise ConfigurationError(f"{name} takes a list of messages, not {type(history).__name__}")

@@ -15,8 +15,8 @@ from glidepath.messages import (
     UserBlock,
     UserMessage,
 )
-from glidepath.models.attached import Takes, check_block, data_url, file_name, in_result
-from glidepath.models.content import arguments, pieces
+from glidepath.models.attached import Takes, check_block, data_url, file_name, write_result_block
+from glidepath.models.content import arguments, iterate_pieces
 from glidepath.models.names import make_legal_name
 
 VENDOR = "openai"
@@ -35,10 +35,12 @@ def _items(message: Message) -> list[dict[str, Any]]:
     if isinstance(message, ToolResultMessage):
         output: Any = message.content
         if not isinstance(output, str):
-            output = [{"type": "input_text", **in_result(block, _part)} for block in output]
+            output = [{"type": "input_text", **write_result_block(block, _part)} for block in output]
         return [{"type": "function_call_output", "call_id": message.call_id, "output": output}]
     if isinstance(message, AssistantMessage):
-        written = [(kind, piece) for kind, piece in pieces(message, VENDOR) if kind != "item" or piece.get("type")]
+        written = [
+            (kind, piece) for kind, piece in iterate_pieces(message, VENDOR) if kind != "item" or piece.get("type")
+        ]
         while written and written[-1][0] == "item" and written[-1][1]["type"] == "reasoning":
             written.pop()  # the endpoint refuses reasoning with nothing after it
         return [_write_piece(kind, piece) for kind, piece in written]

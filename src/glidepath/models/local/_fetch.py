@@ -61,7 +61,7 @@ def continue_download(ask: Callable[[dict[str, str]], Any], file: Path, size: in
     fruitless = 0
     while (here := size_of(file)) < size:
         try:
-            if not _more(ask, file, here, size):
+            if not _write_response(ask, file, here, size):
                 return False
         except OSError:  # a broken connection; the errors of pip's HTTP library are of this kind, too
             pass
@@ -75,7 +75,7 @@ def continue_download(ask: Callable[[dict[str, str]], Any], file: Path, size: in
     return True
 
 
-def _more(ask: Callable[[dict[str, str]], Any], file: Path, here: int, size: int) -> bool:
+def _write_response(ask: Callable[[dict[str, str]], Any], file: Path, here: int, size: int) -> bool:
     """One answer, written as it comes; False when it was unusable."""
     headers = {"Accept-Encoding": "identity"}
     if here:

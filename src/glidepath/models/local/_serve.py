@@ -33,12 +33,12 @@ def main() -> None:
         server = _server(settings)
         port = int(server.listening_address.rpartition(":")[2])
     except Exception as error:
-        _say(answer, {"error": f"{type(error).__name__}: {error}"})
+        _report(answer, {"error": f"{type(error).__name__}: {error}"})
         os._exit(1)
     # From here on the watching thread does it. The tie is to the thread that started us, which may end before its
     # process does; while the model loads, which can hold the interpreter for long, there is nothing better.
     _tie_to_parent(0)
-    _say(answer, {"port": port})
+    _report(answer, {"port": port})
     threading.Event().wait()
 
 
@@ -52,7 +52,7 @@ def _line() -> bytes:
     return line
 
 
-def _say(answer: int, what: dict[str, Any]) -> None:
+def _report(answer: int, what: dict[str, Any]) -> None:
     os.write(answer, json.dumps(what).encode() + b"\n")
 
 

@@ -14,11 +14,11 @@ from typing import Any, Self
 from glidepath.errors import ConfigurationError, RejectedError, TransientError, install_line
 from glidepath.messages import Delta
 from glidepath.models.exchange import answer
-from glidepath.models.local.local_prompt import PromptBrief, brief, loosen_schema
+from glidepath.models.local.local_prompt import PromptBrief, loosen_schema, make_brief
 from glidepath.models.local.local_reply import LocalReader
 from glidepath.models.local.loopback import FAULTS, Response, ask, post
 from glidepath.models.local.server import Address, LlamaServer, ServerSettings
-from glidepath.models.local.weights import DEFAULT, KNOWN, locate
+from glidepath.models.local.weights import DEFAULT, KNOWN, find_weights_file
 from glidepath.setting import check_int, check_seconds
 from glidepath.spi import ModelRequest
 
@@ -82,7 +82,7 @@ class LocalModel:
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[Delta]:
         """Answer one request; closing the iterator stops the generation."""
-        asked = brief(request)
+        asked = make_brief(request)
         body = self._body(request, asked)
         address = await self._server.address()
         reader = LocalReader(request, FAULTS, wrapped=asked.wrapped)
@@ -92,12 +92,12 @@ class LocalModel:
                 async for delta in deltas:
                     yield delta
         except TransientError:
-            self._server.doubt(address)
+            self._server.mark_suspect(address)
             raise
 
     async def count_tokens(self, request: ModelRequest) -> int:
         """The tokens of the prompt, exactly: counted by the model's own tokenizer after its own template."""
-        asked = brief(request)
+        asked = make_brief(request)
         address = await self._server.address()
         prompt = (await ask(address, "/apply-template", {"messages": asked.messages}))["prompt"]
         text = {"content": prompt, "add_special": True, "parse_special": True}
@@ -172,7 +172,7 @@ def _choose_weights(
             raise ConfigurationError(
                 f"context_window {context_window} is more than {given} can read: at most {known.context_window}"
             )
-        return locate(given, cache_dir), f"local:{given}", known.sampling
+        return find_weights_file(given, cache_dir), f"local:{given}", known.sampling
     path = Path(given).expanduser()
     try:
         with path.open("rb") as file:

@@ -49,7 +49,7 @@ class PromptBrief(_wire.Value, frozen=True):
     """The reply is an object that says whether it is a call or an answer."""
 
 
-def brief(request: ModelRequest) -> PromptBrief:
+def make_brief(request: ModelRequest) -> PromptBrief:
     """The messages and the constraint of a request; raises `RejectedError` for what such a model cannot do."""
     shown, tools = request.defined_tools or request.tools, _choose_offered_tools(request)
     answering = not tools or request.tool_choice == "auto"

@@ -57,7 +57,7 @@ class LlamaServer:
     def pid(self) -> int | None:
         """The id of the server's process; None while there is none."""
         process = self._process
-        return process.pid if process is not None and process.alive() else None
+        return process.pid if process is not None and process.is_alive() else None
 
     async def address(self) -> Address:
         """Where the server listens; starts it if needed and waits until it is ready."""
@@ -80,7 +80,7 @@ class LlamaServer:
             await asyncio.sleep(look)
             look = min(_LAST_LOOK, look * 1.5)
 
-    def doubt(self, address: Address) -> None:
+    def mark_suspect(self, address: Address) -> None:
         """A connection broke: check the process before using it again."""
         process = self._process
         if process is not None and process.listens_at(address):
@@ -104,7 +104,7 @@ class LlamaServer:
     def _current(self) -> _Process:
         with self._lock:
             process = self._process
-            if process is not None and process.ours() and process.alive():
+            if process is not None and process.is_ours() and process.is_alive():
                 return process
             if process is not None:
                 process.end()
@@ -145,7 +145,7 @@ class _Process:
         except BaseException:
             self._log.close()
             raise
-        told = {**_wire.plain(settings), "key": self._key, "parent": self._owner, "path": sys.path}
+        told = {**_wire.to_plain_data(settings), "key": self._key, "parent": self._owner, "path": sys.path}
         stdin, stdout = self._popen.stdin, self._popen.stdout
         assert stdin is not None  # noqa: S101 - as asked for above
         assert stdout is not None  # noqa: S101
@@ -159,21 +159,21 @@ class _Process:
     def pid(self) -> int:
         return self._popen.pid
 
-    def ours(self) -> bool:
+    def is_ours(self) -> bool:
         """False in a fork of the process that started it."""
         return os.getpid() == self._owner
 
     def listens_at(self, address: Address) -> bool:
         return self._found == address
 
-    def alive(self) -> bool:
+    def is_alive(self) -> bool:
         return self._popen.poll() is None
 
     def address(self) -> Address | None:
         """Where it listens; None while it loads. Raises when it has failed."""
         if self._found is not None:
             return self._found
-        alive = self.alive()  # checked before reading: once it is dead, its output is complete
+        alive = self.is_alive()  # checked before reading: once it is dead, its output is complete
         with suppress(BlockingIOError, ValueError):
             self._said += os.read(self._stdout.fileno(), 1 << 16)
         if b"\n" in self._said:
@@ -196,7 +196,7 @@ class _Process:
 
     def end(self) -> None:
         """Kill it, wait for it and close its pipes. It has nothing to save."""
-        if self.ours():
+        if self.is_ours():
             with suppress(OSError):
                 self._popen.kill()
             self._popen.wait()

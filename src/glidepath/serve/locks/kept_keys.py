@@ -67,7 +67,7 @@ class FileKeys:
         try:
             found = self.path.stat()
             if os.name != "nt" and (found.st_mode & 0o022 or found.st_uid not in (os.geteuid(), 0)):
-                raise _unusable(self.path, "trusted: other users can write it", OSError(0, "run chmod 600"))
+                raise _make_unusable_error(self.path, "trusted: other users can write it", OSError(0, "run chmod 600"))
             stamp = (found.st_mtime_ns, found.st_size)
             if stamp != self._stamp:
                 self._named = _parse_keys(self.path.read_bytes())
@@ -76,7 +76,7 @@ class FileKeys:
         except (FileNotFoundError, NotADirectoryError):
             self._named, self._by_digest, self._stamp = {}, {}, None
         except OSError as error:
-            raise _unusable(self.path, "read", error) from None
+            raise _make_unusable_error(self.path, "read", error) from None
 
     def _write(self, change: Callable[[dict[str, AccessKey]], AccessKey]) -> AccessKey:
         """Append the line that a change makes of the keys there are; two processes do this one after the other."""
@@ -94,7 +94,7 @@ class FileKeys:
             finally:
                 os.close(file)
         except OSError as error:
-            raise _unusable(self.path, "written", error) from None
+            raise _make_unusable_error(self.path, "written", error) from None
         return key
 
 
@@ -115,7 +115,7 @@ def _parse_keys(data: bytes) -> dict[str, AccessKey]:
     return named
 
 
-def _unusable(path: Path, what: str, error: OSError) -> StoreError:
+def _make_unusable_error(path: Path, what: str, error: OSError) -> StoreError:
     why = error.strerror or type(error).__name__
     return StoreError(f"the keys in {path} cannot be {what} ({why}): no key is let in", kind="unavailable")
 

@@ -84,25 +84,25 @@ class KeyWatch:
         request = OpenRequest(key)
         self._open.add(request)
         if self._looking is None or self._looking.done():
-            self._looking = asyncio.get_running_loop().create_task(self._look(), name="glidepath-key-watch")
+            self._looking = asyncio.get_running_loop().create_task(self._check_keys(), name="glidepath-key-watch")
         try:
             yield request
         finally:
             request.close()
             self._open.discard(request)
 
-    async def _look(self) -> None:
+    async def _check_keys(self) -> None:
         self._read = time.monotonic()
         while True:
             await asyncio.sleep(LOOK)
             if not self._open:
                 return
             for digest in {one.key.digest for one in self._open}:
-                why = await self._fault(digest)
+                why = await self._find_fault(digest)
                 for request in [one for one in self._open if one.key.digest == digest] if why else ():
                     request.end(why or "")
 
-    async def _fault(self, digest: str) -> str | None:
+    async def _find_fault(self, digest: str) -> str | None:
         """Why a key is no longer good; None while it is."""
         try:
             key = await self._keys.find(digest)

@@ -91,7 +91,7 @@ OBSERVERS = (
 # --- tools that cancel their own task ------------------------------------------------------------------------------
 
 
-def _me() -> asyncio.Task[Any]:
+def _current_task() -> asyncio.Task[Any]:
     task = asyncio.current_task()
     assert task is not None  # noqa: S101 - for the type checker
     return task
@@ -110,12 +110,12 @@ async def _group(_number: int) -> int:
 
 
 async def _cancels(_number: int) -> None:
-    _me().cancel()
+    _current_task().cancel()
     await asyncio.sleep(1)
 
 
 async def _ignore_cancellation(_number: int) -> str:
-    _me().cancel()
+    _current_task().cancel()
     try:
         await asyncio.sleep(1)
     except asyncio.CancelledError:
@@ -124,7 +124,7 @@ async def _ignore_cancellation(_number: int) -> str:
 
 
 async def _leaks(_number: int) -> None:
-    timer = asyncio.get_running_loop().call_later(1, _me().cancel)
+    timer = asyncio.get_running_loop().call_later(1, _current_task().cancel)
     try:
         await asyncio.sleep(100)
     except asyncio.CancelledError:
