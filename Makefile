@@ -34,9 +34,9 @@ demo: venv ## a limit that lands, a budget that holds, a loop that is noticed: n
 deck: venv deck-build ## the flight deck with a small demo fleet: no key, no account (needs Node 20.19 or later)
 	@$(BIN)/glidepath deck --demo
 
-deck-build: src/glidepath/serve/static/index.html ## build the flight deck's page into src/glidepath/serve/static
+deck-build: src/glidepath/apps/server/static/index.html ## build the flight deck's page into src/glidepath/apps/server/static
 
-src/glidepath/serve/static/index.html: $(DECK)
+src/glidepath/apps/server/static/index.html: $(DECK)
 	@command -v npm >/dev/null || { echo "npm is missing: install Node.js 20.19 or later, then run make deck again" >&2; exit 1; }
 	npm --prefix deck ci --no-audit --no-fund --loglevel=error
 	npm --prefix deck run build --silent
@@ -106,5 +106,5 @@ constraints: ## pin everything again (needs uv)
 	echo hatchling | $(COMPILE) - -c requirements/constraints.txt -o requirements/build.txt
 
 clean: ## remove everything that is made
-	rm -rf .venv .venv-docs build dist deck/node_modules src/glidepath/serve/static .coverage .coverage.* .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+	rm -rf .venv .venv-docs build dist deck/node_modules src/glidepath/apps/server/static .coverage .coverage.* .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -23,7 +23,7 @@ ROOT = Path(__file__).parents[1]
 TOKEN = "control-token-0123456789"  # noqa: S105 - the fixture's own
 PORT = 7461
 BASE = f"http://127.0.0.1:{PORT}"
-STATIC = ROOT / "src/glidepath/serve/static"
+STATIC = ROOT / "src/glidepath/apps/server/static"
 RATE = 60  # events a second of each live run
 
 

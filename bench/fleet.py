@@ -31,9 +31,9 @@ sys.path[:0] = [str(ROOT), str(ROOT / "tests" / "engines")]
 
 from tests.crash import postgres  # noqa: E402
 
+from glidepath.apps.fleet.fleet_ledger import FleetLedger  # noqa: E402
 from glidepath.engines.dbos import Fleet, Quota  # noqa: E402
-from glidepath.engines.dbos.fleet_ledger import FleetLedger  # noqa: E402
-from glidepath.ledger import Amount  # noqa: E402
+from glidepath.run import Amount  # noqa: E402
 
 DURABLE = ("fsync=on", "max_connections=200", "listen_addresses=", "shared_buffers=128MB")
 COUNTS = """SELECT xact_commit AS commits, tup_inserted AS inserted, tup_updated AS updated, tup_deleted AS deleted,

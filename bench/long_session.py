@@ -12,9 +12,7 @@ import time
 from pathlib import Path
 
 from glidepath import Agent, Limits, Usage, tool
-from glidepath.sessions import SqliteStore
-from glidepath.sessions.archive import read_journal
-from glidepath.sessions.bases import read_folded_state
+from glidepath.sessions import SqliteStore, read_folded_state, read_journal
 from glidepath.testing import ScriptedModel, call, say
 
 RUN = 50

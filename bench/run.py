@@ -199,7 +199,7 @@ def glidepath_cells() -> dict[str, Cell]:
     """The cells by name."""
     from glidepath import Plugin, ResourceAction, ResourceConstraint, ResourceValidation
     from glidepath.sessions import SqliteStore
-    from glidepath.spi.hooks import HOOKS
+    from glidepath.spi import HOOKS
 
     class Quiet(ResourceConstraint):
         async def validate(self, context):

@@ -13,10 +13,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from glidepath.sessions import PostgresStore, SqliteStore
-from glidepath.sessions.chain import link
-from glidepath.sessions.finding import annotate, find_sessions, prune
-from glidepath.sessions.owner import this_owner
+from glidepath.sessions import PostgresStore, SqliteStore, annotate, find_sessions, link, prune, this_owner
 
 TASKS = ("Refund order", "Translate chapter", "Review change", "Summarize ticket")
 PAGES = {

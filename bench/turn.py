@@ -18,23 +18,35 @@ from pathlib import Path
 import glidepath
 from glidepath import Agent, Limits, Plugin, ResourceConstraint, ResourceValidation, Usage, tool
 from glidepath.models import StreamEnd, TextDelta, ToolCallDelta
-from glidepath.spi.hooks import HOOKS
+from glidepath.spi import HOOKS
 
 HOUSE = Path(glidepath.__file__).parent
 FIRST, LAST = 10, 20  # the turns that are counted: from the request of one to that of the other
 DELTAS = 20
 WAYS = ("stream", "batches", "run", "constraints", "plugins")
 PARTS = {
-    "the delta loop": ("ask/attempt.py:pump",),
-    "the reply and the messages": ("ask/attempt.py", "messages.py", "tools/text.py", "tools/density.py", "context/"),
-    "booking": ("ask/booking.py", "ledger.py", "run/account.py", "resilience.py", "ask/"),
+    "the delta loop": ("kernel/model_call/attempt.py:pump",),
+    "the reply and the messages": (
+        "kernel/model_call/attempt.py",
+        "messages.py",
+        "tools/text.py",
+        "tools/token_estimate.py",
+        "context/",
+    ),
+    "booking": ("kernel/model_call/booking.py", "ledger.py", "run/account.py", "resilience.py", "ask/"),
     "the tool call": ("execute/", "tools/"),
     "judging and guards": ("guards/", "judge.py", "endings.py"),
     "plugins": ("plugins/", "run/hooks.py", "admit.py"),
-    "waiting and time limits": ("run/watch.py", "run/interrupting.py", "run/whose.py", "loop.py", "agent/"),
-    "events": ("run/voice.py",),
+    "waiting and time limits": (
+        "run/watch.py",
+        "run/interrupting.py",
+        "run/cancellation_probe.py",
+        "loop.py",
+        "agent/",
+    ),
+    "events": ("run/event_emitter.py",),
     "the stream to its consumer": ("run/stream.py",),
-    "the state of the run": ("run/run_transcript.py", "run/descent.py", "run/terms.py", "run/state.py"),
+    "the state of the run": ("run/run_transcript.py", "run/wind_down.py", "run/run_inputs.py", "run/state.py"),
     "the rest": ("run/",),
 }
 

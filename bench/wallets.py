@@ -20,8 +20,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from glidepath.sessions import PostgresStore, SqliteStore
-from glidepath.sessions.owner import this_owner
+from glidepath.sessions import PostgresStore, SqliteStore, this_owner
 from glidepath.spi import Hold, WalletDraw, WalletTerms
 
 DRAWS = 8

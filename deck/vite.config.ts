@@ -5,7 +5,7 @@ import { defineConfig } from "vite";
 export default defineConfig({
   base: "./",
   build: {
-    outDir: "../src/glidepath/serve/static",
+    outDir: "../src/glidepath/apps/server/static",
     emptyOutDir: true,
     target: "es2022",
     assetsInlineLimit: 0,

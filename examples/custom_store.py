@@ -22,7 +22,7 @@ from urllib.parse import quote, unquote
 
 from glidepath import Agent, Limits, tool
 from glidepath.errors import ConfigurationError, StoreError
-from glidepath.sessions.owner import is_claimable
+from glidepath.sessions import is_claimable
 from glidepath.spi import Commit, Entry, Lease, Sign
 from glidepath.testing import ScriptedModel, call, say
 

@@ -11,8 +11,7 @@ from decimal import Decimal
 from glidepath import Agent, Limits, tool
 from glidepath.events import BudgetSettled, NoticeSent
 from glidepath.models import ModelRequest
-from glidepath.testing import ScriptedModel, Turn, calls, say
-from glidepath.testing import call as asks
+from glidepath.testing import ScriptedModel, Turn, call as asks, calls, say
 
 LIMIT = Decimal("0.10")
 SOURCES = {number: f"Source {number}: " + "bees dance, and the dance has a meaning. " * 40 for number in range(1, 100)}

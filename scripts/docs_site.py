@@ -34,7 +34,7 @@ MENU = "<!-- navigation:"
 REMOTE = "https://unpkg.com/iframe-worker/shim"
 QUIET = "---\nhide: [navigation, toc]\nsearch:\n  exclude: true\n---\n"
 SCHEMAS = {
-    "The configuration file": "glidepath.cli.settings_schema:json_schema",
+    "The configuration file": "glidepath.apps.cli.settings_schema:json_schema",
     "A result": "glidepath.outcome:RunResult",
     "An event": "glidepath.events:EVENTS",
     "A message": "glidepath.messages:Message",

@@ -9,10 +9,10 @@ import inspect
 import sys
 from pathlib import Path
 
-from glidepath.conformance import CONTRACTS
-from glidepath.conformance.contract import Contract, clauses_of
-from glidepath.conformance.plugin import HookContract
-from glidepath.spi.hooks import HOOKS
+from glidepath.spi import HOOKS
+from glidepath.testing.conformance import CONTRACTS
+from glidepath.testing.conformance.contract import Contract, clauses_of
+from glidepath.testing.conformance.plugin import HookContract
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs" / "contracts.md"

@@ -9,7 +9,8 @@ import inspect
 import sys
 from pathlib import Path
 
-from glidepath.events import EVENTS, Event
+from glidepath.events import Event
+from glidepath.values import EVENTS
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "events.md"
 BEGIN = "<!-- begin: made by scripts/make_event_table.py -->"

@@ -11,9 +11,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from glidepath.spi import Plugin, hooks
-from glidepath.spi.hooks import HOOKS
-from glidepath.stability import stability_of
+from glidepath.spi import HOOKS, Plugin, hooks
+from glidepath.values import stability_of
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "hooks.md"
 BEGIN = "<!-- begin: made by scripts/make_hook_reference.py -->"

@@ -2,7 +2,7 @@
 
 - agent/keywords.pyi: the keywords of `Agent(...)` as a type, so that an editor completes it and a checker knows it
 - agent/setters.pyi: the methods of `AgentBuilder`, which `agent/setters.py` makes, for the same reason
-- cli/setting_rows.py: the rows of files, variables, flags and schema, for a command line that starts quickly
+- apps/cli/setting_rows.py: the rows of files, variables, flags and schema, for a command line that starts quickly
 - the tables of docs/configuration.md
 
 A test compares the files with this script.
@@ -106,7 +106,7 @@ ROWS = '''"""The agent's settings as a file, a variable or a flag has them. Made
 
 from __future__ import annotations
 
-from glidepath.setting import Setting
+from glidepath.values.setting import Setting
 
 ROWS = (
 '''
@@ -115,7 +115,7 @@ ROWS = (
 def declarations(owner):
     """Every field of a class with its type as it is written, and its setting."""
     from glidepath import GuardrailsConfig, Limits, LoopConfig
-    from glidepath.setting import settings_of
+    from glidepath.values import settings_of
 
     kinds = {"LoopConfig": LoopConfig, "Limits": Limits, "GuardrailsConfig": GuardrailsConfig}
     tree = ast.parse((PACKAGE / OWNERS[owner]).read_text(encoding="utf-8"))
@@ -165,7 +165,7 @@ def keywords():
 
 
 def setters():
-    from glidepath.setting import describe_setting
+    from glidepath.values import describe_setting
 
     lines = []
     for owner in OWNERS:
@@ -176,7 +176,7 @@ def setters():
 
 
 def rows():
-    from glidepath.setting import Setting
+    from glidepath.values import Setting
 
     lines, only = [], []
     shown = ("kind", "help", "flag", "seed", "choices", "metavar", "default", "zero_is_off", "in_file", "found")
@@ -224,7 +224,7 @@ def page():
 FILES = {
     PACKAGE / "agent" / "keywords.pyi": keywords,
     PACKAGE / "agent" / "setters.pyi": setters,
-    PACKAGE / "cli" / "setting_rows.py": rows,
+    PACKAGE / "apps" / "cli" / "setting_rows.py": rows,
     PAGE: page,
 }
 

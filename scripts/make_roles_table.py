@@ -9,7 +9,7 @@ import re
 import sys
 from pathlib import Path
 
-from glidepath.serve.doors import DOORS
+from glidepath.apps.server.route_rights import DOORS
 from glidepath.serve.locks import RIGHTS, ROLES
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "server.md"

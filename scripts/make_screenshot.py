@@ -8,11 +8,11 @@ import sys
 import tempfile
 from pathlib import Path
 
-from glidepath.cli.chat.app import ChatApp
-from glidepath.cli.chat.talk import Conversation
-from glidepath.cli.layers import gather
-from glidepath.cli.parser import make_parser
-from glidepath.cli.world import CliContext
+from glidepath.apps.cli.chat.app import ChatApp
+from glidepath.apps.cli.chat.chat_conversation import Conversation
+from glidepath.apps.cli.cli_context import CliContext
+from glidepath.apps.cli.layers import gather
+from glidepath.apps.cli.parser import make_parser
 from glidepath.messages import Usage
 from glidepath.testing import ScriptedModel, call, hang, say
 

@@ -5,7 +5,7 @@ python scripts/make_settings_table.py
 
 from pathlib import Path
 
-from glidepath.cli.settings_schema import markdown_table
+from glidepath.apps.cli.settings_schema import markdown_table
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "configuration-file.md"
 BEGIN = "<!-- begin: made by `glidepath config table` -->"

@@ -13,28 +13,42 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from glidepath.stability import stability_of
+from glidepath.values import stability_of
 
 FOLDER = Path(__file__).resolve().parent.parent / "api"
 MODULES = (
     "glidepath",
+    "glidepath.code",
     "glidepath.conformance",
+    "glidepath.conformance.specimen_contract",
+    "glidepath.conformance.store_contract",
     "glidepath.constraints",
     "glidepath.engines.dbos",
     "glidepath.errors",
     "glidepath.events",
+    "glidepath.gate",
     "glidepath.guards",
+    "glidepath.mcp",
+    "glidepath.mcp.pins",
     "glidepath.messages",
     "glidepath.models",
     "glidepath.observe",
+    "glidepath.otel",
     "glidepath.outcome",
     "glidepath.plugins",
+    "glidepath.provenance",
+    "glidepath.resilience",
+    "glidepath.sandbox",
+    "glidepath.serve",
+    "glidepath.serve.locks",
     "glidepath.sessions",
     "glidepath.sim",
+    "glidepath.sim.whatif",
     "glidepath.spi",
     "glidepath.stability",
     "glidepath.teams",
     "glidepath.testing",
+    "glidepath.texts",
     "glidepath.tools",
     "glidepath.workspace",
 )

@@ -10,6 +10,7 @@ import asyncio
 import importlib
 import itertools
 import json
+import re
 import sys
 from collections import Counter
 from collections.abc import Iterator
@@ -113,7 +114,7 @@ def repeated_names() -> tuple[list[str], list[str]]:
     classes: Counter[str] = Counter()
     modules: Counter[str] = Counter()
     for path in PACKAGE.rglob("*.py"):
-        if path.stem not in ("__init__", "__main__"):
+        if path.stem not in ("__init__", "__main__") and not is_facade(path):
             modules[path.stem] += 1
         tree = ast.parse(path.read_text(encoding="utf-8"))
         classes.update(node.name for node in tree.body if isinstance(node, ast.ClassDef) and node.name[0] != "_")
@@ -131,7 +132,6 @@ MUTATORS = frozenset({"add", "append", "clear", "extend", "insert", "pop", "remo
 OWNER = "run"
 """The package whose classes hold a run's state."""
 PLAIN_PARTS = ("meter", "watch")  # parts that are classes with slots, not records
-OWNERS = {"ledger.py": ("meter",)}  # a part that is not the run's own
 
 
 def _last(node: ast.AST) -> str:
@@ -168,8 +168,7 @@ def foreign_writes(texts: dict[str, str] | None = None) -> list[str]:
     found = []
     for label, text in sorted(texts.items()):
         if label.partition("/")[0] != OWNER:
-            foreign = {name: fields for name, fields in parts.items() if name not in OWNERS.get(label, ())}
-            found += [f"{label}:{line}: {what}" for line, what in _writes(ast.parse(text), foreign)]
+            found += [f"{label}:{line}: {what}" for line, what in _writes(ast.parse(text), parts)]
     return found
 
 
@@ -197,7 +196,7 @@ def unmarked_writes(texts: dict[str, str] | None = None) -> list[str]:
 
     `texts` are modules to look at instead of those of `run`.
     """
-    from glidepath.run.snapshot import PARTS
+    from glidepath.run import PARTS
     from glidepath.sessions.state_changes import MARKED
 
     owners = {kind.__name__: MARKED.intersection(kind.__struct_fields__) for kind in PARTS.values()}
@@ -346,7 +345,7 @@ def walk_of_a_start() -> Walk:
     there.
     """
     asyncio.run(_steady_agent(lambda _: None).run("go"))
-    tracer = Tracer(on=True, until=("loop.py", "fly"))
+    tracer = Tracer(on=True, until=("kernel/loop.py", "run_loop"))
     tracer.follow(_steady_agent(lambda _: None).run("go"))
     return tracer.walk()
 
@@ -363,6 +362,129 @@ def branches_of(node: ast.AST) -> int:
         found += len(node.values) - 1
     elif isinstance(node, ast.comprehension):
         found += 1 + len(node.ifs)
+    return found
+
+
+PARTICIPLES = frozenset(
+    """beaten been begun bent bitten bled blown born borne bought bound bred broken brought built burnt caught
+    chosen clung crept dealt done drawn driven dug eaten fallen fed felt fled flown forbidden forgiven forgotten
+    fought found frozen given gone got gotten ground grown heard held hidden hung kept known laid lain learnt led left
+    lent lit lost made meant met mown overdue overridden paid proven rebuilt redone rewritten ridden risen rung
+    said seen sent shaken shone shot shown shrunk slept slid sold sought sown spelt spent spilt spoken
+    sprung spun stolen stood stuck stung struck sung sunk swept sworn swum swung taken taught thought thrown told torn
+    understood undone unseen unsent upset withdrawn withheld woken won worn woven written""".split()  # noqa: SIM905 - a list would be a page long
+)
+VERBS_LIKE_PARTICIPLES = frozenset(
+    """become cast come cut embed exceed feed heed lead need proceed put read seed set shed shut speed split
+    succeed""".split()  # noqa: SIM905
+)
+"""Words that are a verb in this form as well, as in `read_file`, `put` and `need_key`."""
+
+
+def is_participle(word: str) -> bool:
+    """True for a word such as `told`, `heard` or `checked`: what a function is not named by."""
+    if word in VERBS_LIKE_PARTICIPLES:
+        return False
+    return word in PARTICIPLES or (word.endswith("ed") and len(word) > len("need"))
+
+
+def functions_named_by_participles(texts: dict[str, str] | None = None) -> tuple[int, list[str]]:
+    """How many functions there are, and those whose name begins with a participle.
+
+    Properties, public names and what begins with two underscores are not looked at: a property is a value, and the
+    others are what somebody else calls.
+    """
+    public = _public_members() if texts is None else frozenset()
+    every, found = 0, []
+    for label, text in sorted((whole() if texts is None else texts).items()):
+        for owner, node in _functions_with_owner(ast.parse(text)):
+            kinds = {_last(one) or _last(getattr(one, "func", one)) for one in node.decorator_list}
+            if node.name.startswith("__") or kinds & {"property", "cached_property", "setter"}:
+                continue
+            every += 1
+            word = node.name.strip("_").partition("_")[0]
+            if is_participle(word) and (owner, node.name) not in public:
+                found.append(f"{label}:{node.lineno}: {node.name}")
+    return every, found
+
+
+def _functions_with_owner(tree: ast.AST, owner: str = "") -> Iterator[tuple[str, Any]]:
+    for node in ast.iter_child_nodes(tree):
+        if isinstance(node, FUNCTIONS):
+            yield owner, node
+        yield from _functions_with_owner(node, node.name if isinstance(node, ast.ClassDef) else owner)
+
+
+def _public_members() -> frozenset[tuple[str, str]]:
+    """Class and method, or nothing and function, of every line of the surface in `api/`."""
+    found, owner = set(), ""
+    for dump in sorted((ROOT / "api").glob("*.txt")):
+        for line in dump.read_text(encoding="utf-8").splitlines():
+            word = re.match(r"(?: {4})?(?:class |async def |def )?(\w+)", line)
+            if word and line.startswith("class "):
+                owner = word[1]
+            elif word:
+                found.add((owner if line.startswith("    ") else "", word[1]))
+    return frozenset(found)
+
+
+def participle_share() -> float:
+    """Percent of the functions whose name begins with a participle."""
+    every, found = functions_named_by_participles()
+    return round(100 * len(found) / every, 2)
+
+
+LOOSE = frozenset(("__init__.py", "__main__.py", "_version.py"))
+
+
+def top_level() -> tuple[list[str], list[str], list[str]]:
+    """What `ls src/glidepath` shows: packages, loose modules, and facades at the paths that users import."""
+    packages, modules, facades = [], [], []
+    for path in sorted(PACKAGE.iterdir()):
+        if path.is_dir() and (path / "__init__.py").exists():
+            inside = [one for one in path.rglob("*.py") if not is_facade(one)]
+            (packages if inside else facades).append(path.name)
+        elif path.suffix == ".py" and path.name not in LOOSE:
+            (facades if is_facade(path) else modules).append(path.name)
+    return packages, modules, facades
+
+
+def is_facade(path: Path) -> bool:
+    """True for a module that only re-exports: a docstring, imports, `__all__`, and names that are imported late."""
+    return all(_is_re_export(node) for node in ast.parse(path.read_text(encoding="utf-8")).body)
+
+
+def _is_re_export(node: ast.stmt) -> bool:
+    if isinstance(node, ast.If):
+        test = ast.unparse(node.test)
+        if test == "__name__ == '__main__'":
+            return [ast.unparse(one) for one in node.body] == ["sys.exit(main())"]
+        return test in ("TYPE_CHECKING", "not TYPE_CHECKING") and all(map(_is_re_export, node.body)) and not node.orelse
+    if isinstance(node, ast.Expr):
+        return isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
+    if isinstance(node, ast.Assign):
+        name = ast.unparse(node.targets[0])
+        lazily = isinstance(node.value, ast.Call) and _last(node.value.func) == "lazy_attributes"
+        return (name == "__all__" and isinstance(node.value, ast.List)) or (name == "__getattr__" and lazily)
+    return isinstance(node, ast.Import | ast.ImportFrom)
+
+
+def inside_imports(texts: dict[str, str] | None = None) -> list[str]:
+    """Names that a package imports from inside another one, past its facade: one line for each name and importer.
+
+    `glidepath.sessions` is a package's facade, `glidepath.sessions.archive` is inside.
+    """
+    found = []
+    facades = top_level()[2]
+    for label, text in sorted((whole() if texts is None else texts).items()):
+        here = label.partition("/")[0]
+        if here in facades:
+            continue
+        for node in ast.walk(ast.parse(text)):
+            if isinstance(node, ast.ImportFrom) and node.module and node.module.startswith("glidepath."):
+                parts = node.module.split(".")
+                if len(parts) > len(("glidepath", "package")) and parts[1] != here and "/" in label:
+                    found += [f"{label}: {node.module}.{one.name}" for one in node.names]
     return found
 
 
@@ -385,6 +507,8 @@ def measure() -> dict[str, Any]:
         "a tool turn": walk_of_a_turn(streamed=False)._asdict(),
         "a tool turn, streamed": walk_of_a_turn(streamed=True)._asdict(),
         "public names": len(public_names()),
+        "names imported from inside other packages": len(inside_imports()),
+        "functions named by a participle, percent": participle_share(),
     }
 
 

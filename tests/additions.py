@@ -6,10 +6,11 @@ moves takes its addition along.
 
 from typing import NamedTuple
 
-from glidepath import constraints, events
 from glidepath.agent import config, limits
+from glidepath.guards import constraints
 from glidepath.models import hosts
 from glidepath.run import state
+from glidepath.values import events
 
 
 class Insertion(NamedTuple):
@@ -70,8 +71,8 @@ LIMIT = Addition(
     use="""
 import asyncio
 from glidepath import Agent, AgentBuilder, ConfigurationError, Limits, tool
-from glidepath.cli.settings import BY_KEY
-from glidepath.constraints import PictureLimitConstraint
+from glidepath.apps.cli.settings import BY_KEY
+from glidepath.guards.constraints import PictureLimitConstraint
 from glidepath.messages import ImageBlock
 from glidepath.sessions import MemoryStore
 from glidepath.testing import ScriptedModel, call, say
@@ -116,7 +117,7 @@ EVENT = Addition(
 
 ''',
         ),
-        Insertion(state, "from glidepath.ledger import", "from glidepath.events import PictureReceived\n"),
+        Insertion(state, "from glidepath.ledger import", "from glidepath.values.events import PictureReceived\n"),
         Insertion(
             state,
             "        emit = self.voice.emit\n        if emit is not None:\n            emit(MessageAdded",
@@ -127,7 +128,7 @@ EVENT = Addition(
     use="""
 import asyncio
 from glidepath import Agent, Limits
-from glidepath.events import PictureReceived
+from glidepath.values.events import PictureReceived
 from glidepath.messages import ImageBlock, TextBlock, UserMessage
 from glidepath.testing import ScriptedModel, say
 
@@ -155,7 +156,7 @@ SETTING = Addition(
     scripts=("make_keywords", "make_settings_table", "make_surface"),
     use="""
 from glidepath import Agent, AgentBuilder, ConfigurationError
-from glidepath.cli.settings import BY_KEY
+from glidepath.apps.cli.settings import BY_KEY
 from glidepath.testing import ScriptedModel
 
 assert Agent(model=ScriptedModel([]), quiet_turns="2k", unbounded=True).config.quiet_turns == 2000

@@ -2,7 +2,7 @@
 
 import math
 
-from glidepath.setting import settings_of
+from glidepath.values import settings_of
 
 _OTHERS = {"int": (3, 4), "count": (3, 4), "seconds": (4.5, 5.5), "number": (0.5, 0.7), "text": ("other", "another")}
 _COUNTS = ["five", 5.0, math.nan, -1, True, [5]]

@@ -42,10 +42,10 @@ from glidepath.messages import (
     ToolCall,
     ToolCallDelta,
     UserMessage,
-    codec,
 )
 from glidepath.spi import AfterDecision, Replace
 from glidepath.testing import EventRecorder, ScriptedModel, call, no_leftovers, raw, transcript_errors, virtual
+from glidepath.values import codec
 
 LIMITS = Limits(max_iterations=5)
 NEVER_BY_A_LIMIT = {"IDLE", "RUNNING", "WAITING_FOR_TOOL", "RECOVERING", "WAITING_FOR_INPUT", "COMPLETED"}

@@ -7,8 +7,9 @@ import sys
 import pytest
 
 from glidepath import Agent, Limits
-from glidepath.errors import ConfigurationError, install_line, require_extra
+from glidepath.errors import ConfigurationError
 from glidepath.testing import ScriptedModel, say
+from glidepath.values import install_line, require_extra
 
 from .cli.shell_user import glidepath
 

@@ -34,7 +34,6 @@ from glidepath.events import (
     StreamStarted,
     ToolStarted,
 )
-from glidepath.outcome import ENDINGS
 from glidepath.spi import Block, Gate, Replace
 from glidepath.testing import (
     EventRecorder,
@@ -52,6 +51,7 @@ from glidepath.testing import (
     truncated,
     virtual,
 )
+from glidepath.values import ENDINGS
 
 PRICES = {"scripted": ("3", "15")}
 

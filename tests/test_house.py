@@ -13,11 +13,12 @@ from pathlib import Path
 import pytest
 
 from glidepath.outcome import Snapshot
-from glidepath.run.snapshot import KEPT, PARTS
+from glidepath.run import PARTS
+from glidepath.run.snapshot import KEPT
 
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "src" / "glidepath"
-LOOP = PACKAGE / "loop.py"
+LOOP = PACKAGE / "kernel" / "loop.py"
 
 MAX_LOOP_LINES = 80
 MAX_LOOP_NESTING = 3
@@ -418,7 +419,7 @@ def test_only_one_module_looks_at_private_parts_of_asyncio():
     assert found == []
 
 
-PRIVATES = ("sdk_privates.py", "run/asyncio_privates.py")
+PRIVATES = ("_sdk_privates.py", "run/asyncio_privates.py")
 STANDARD = {"_getframe", "_value_"}  # documented
 STANDARD |= {"_SubParsersAction", "_actions", "_choices_actions"}  # argparse tells its commands and flags to nobody
 
@@ -469,13 +470,13 @@ def test_a_private_part_of_an_sdk_is_found(text):
 
 def test_a_private_part_that_is_known_is_looked_up_in_its_module_only():
     """Prevents a second place that must be mended when an SDK changes."""
-    mine = ast.parse((PACKAGE / "sdk_privates.py").read_text(encoding="utf-8"))
+    mine = ast.parse((PACKAGE / "_sdk_privates.py").read_text(encoding="utf-8"))
     parts = {part for _, _, part in lookups(mine) if part.startswith("_") and not part.startswith("__")}
     assert {"_platform", "_api_client", "_http_options", "_dbos_global_instance", "_launched", "_queue"} <= parts
     taken = {"_launched", "_queue", "_shutdown"}  # also names of our own
     found = []
     for path in sources():
-        if label(path) != "sdk_privates.py":
+        if label(path) != "_sdk_privates.py":
             tree = ast.parse(path.read_text(encoding="utf-8"))
             found += [f"{label(path)}:{line}: {part}" for line, _, part in lookups(tree) if part in parts - taken]
     assert found == []
@@ -485,3 +486,80 @@ def test_every_rule_says_which_mistake_it_prevents():
     """Prevents rules for their own sake: a ceiling that nobody could justify made the code worse, and was obeyed."""
     rules = {name: one.__doc__ or "" for name, one in globals().items() if name.startswith("test_")}
     assert [name for name, said in rules.items() if not said.startswith(("Prevents ", "Checks the check."))] == []
+
+
+MOST_PACKAGES = 15
+MOST_LOOSE_MODULES = 4
+MOST_INSIDE_IMPORTS = 300
+MOST_PARTICIPLES = 1.5
+"""Percent of the functions."""
+SHORT_FORMS = ("the same in short", "second form", "see `cruise`")
+
+
+def test_the_first_screen_shows_the_architecture():
+    """Fifty names on one level tell a stranger nothing."""
+    packages, modules, _ = house["top_level"]()
+    assert len(packages) <= MOST_PACKAGES, packages
+    assert len(modules) <= MOST_LOOSE_MODULES, modules
+
+
+def test_what_users_import_from_an_old_path_only_re_exports():
+    """A facade with code in it is a second place for what its package does."""
+    _, _, facades = house["top_level"]()
+    assert {"errors.py", "events.py", "serve", "sim", "otel.py", "conformance", "engines"} <= set(facades)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "def f():\n    pass\n",
+        "from glidepath.values.errors import ToolError\n\nERRORS = (ToolError,)\n",
+        "class Own:\n    pass\n",
+        "__getattr__ = find\n",
+    ],
+)
+def test_a_facade_with_code_is_found(text, tmp_path):
+    (tmp_path / "own.py").write_text(text, encoding="utf-8")
+    assert not house["is_facade"](tmp_path / "own.py")
+
+
+def test_a_package_is_imported_through_its_facade(capsys):
+    """What others take from inside a package cannot be changed without looking at them all."""
+    found = house["inside_imports"]()
+    with capsys.disabled():
+        print(f" {len(found)} names are imported from inside other packages ", end="")
+    assert len(found) <= MOST_INSIDE_IMPORTS
+
+
+def test_a_name_from_inside_another_package_is_counted():
+    texts = {"apps/here.py": "from glidepath.sessions.archive import a, b", "sessions/here.py": "import glidepath"}
+    assert len(house["inside_imports"](texts)) == 2
+    assert house["inside_imports"]({"apps/here.py": "from glidepath.sessions import a"}) == []
+    assert house["inside_imports"]({"sessions/here.py": "from glidepath.sessions.archive import a"}) == []
+
+
+def test_a_function_is_named_by_a_verb():
+    """`told`, `heard`, `kept`: nobody can look up what such a function does."""
+    every, found = house["functions_named_by_participles"]()
+    assert len(found) <= MOST_PARTICIPLES / 100 * every, found
+
+
+@pytest.mark.parametrize("name", ["told", "_heard", "checked_int", "kept_by", "written", "found", "left"])
+def test_a_participle_is_found(name):
+    assert len(house["functions_named_by_participles"]({"here.py": f"def {name}(): ..."})[1]) == 1
+
+
+@pytest.mark.parametrize("name", ["tell", "read_file", "put", "is_kept", "need", "feed", "set_up", "embed"])
+def test_a_verb_is_not_taken_for_a_participle(name):
+    assert house["functions_named_by_participles"]({"here.py": f"def {name}(): ..."}) == (1, [])
+
+
+def test_a_property_may_be_a_participle():
+    text = "class A:\n    @property\n    def told(self): ...\n"
+    assert house["functions_named_by_participles"]({"here.py": text}) == (0, [])
+
+
+def test_nothing_says_that_it_is_the_same_again():
+    """Two forms of one rule drift apart; one of them goes."""
+    found = [label(path) for path in sources() if any(one in path.read_text("utf-8").lower() for one in SHORT_FORMS)]
+    assert found == []

@@ -1,9 +1,7 @@
 """What passes for a port: whatever has the methods, on every Python."""
 
 from glidepath.sessions import MemoryStore
-from glidepath.spi import SessionStore, WalletStore
-from glidepath.spi.ports import is_implementing
-from glidepath.spi.sessions import Inbox
+from glidepath.spi import Inbox, SessionStore, WalletStore, is_implementing
 
 
 class Wrapper:

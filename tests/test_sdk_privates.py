@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from glidepath.sdk_privates import (
+from glidepath._sdk_privates import (
     GoogleConnection,
     context_variable,
     dbos_instance,

@@ -25,10 +25,10 @@ GATE = """
 import asyncio, os, signal, sys
 from glidepath.agent import Limits
 from glidepath.gate import Gate, Upstream
-from glidepath.gate.governor import GateGovernor, choose_upstreams
-from glidepath.gate.lines import LineBook
-from glidepath.gate.gate_prices import PriceList
-from glidepath.gate.tree import GateLimits
+from glidepath.apps.gate.governor import GateGovernor, choose_upstreams
+from glidepath.apps.gate.lines import LineBook
+from glidepath.apps.gate.gate_prices import PriceList
+from glidepath.apps.gate.tree import GateLimits
 from glidepath.serve.locks import AccessKey, Visitor
 from glidepath.sessions import PostgresStore, SqliteStore
 

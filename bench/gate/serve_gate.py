@@ -11,8 +11,8 @@ import time
 from pathlib import Path
 
 from glidepath import Limits
+from glidepath.apps.gate.listening import freeze_heap
 from glidepath.gate import Gate, Upstream
-from glidepath.gate.listening import freeze_heap
 
 
 def make_plain(upstreams):

@@ -24,9 +24,9 @@ from typing import Any, NamedTuple
 
 from glidepath import Agent, Limits, Tool, ToolResult, tool
 from glidepath.events import GuardTripped
-from glidepath.sim import default_config, fly
-from glidepath.testing import ScriptedModel, call, calls, say
-from glidepath.testing.specimens import SPECIMENS
+from glidepath.sim import fly
+from glidepath.testing import SPECIMENS, ScriptedModel, call, calls, say
+from glidepath.testing.simulator import default_config
 
 SHIPPED = Path(__file__).with_name("trajectories.jsonl.gz")
 GUARDS = ("repetition", "error_streak")

@@ -9,16 +9,23 @@ from glidepath._version import VERSION
 
 if TYPE_CHECKING:
     from glidepath.agent import Agent, AgentBuilder, Budget, ExecutionMode, Limits, LoopConfig
-    from glidepath.errors import BuilderError, ConfigurationError, GlidepathError, ModelError, ToolError
     from glidepath.guards import GuardrailsConfig, MaxTokensRecovery, TokenScaling
-    from glidepath.messages import Usage
-    from glidepath.outcome import AgentState, LoopOutcome, ResourceAction, ResourceValidation, RunResult, StopCause
     from glidepath.plugins import PluginNames
     from glidepath.run import INHERIT, CancelToken, answer, approve, deny
     from glidepath.sessions import Session
     from glidepath.spi import Plugin, ProtocolPolicy, ResourceConstraint, ResourceContext
-    from glidepath.texts import Texts
     from glidepath.tools import Tool, ToolContext, ToolResult, tool
+    from glidepath.values.errors import BuilderError, ConfigurationError, GlidepathError, ModelError, ToolError
+    from glidepath.values.messages import Usage
+    from glidepath.values.outcome import (
+        AgentState,
+        LoopOutcome,
+        ResourceAction,
+        ResourceValidation,
+        RunResult,
+        StopCause,
+    )
+    from glidepath.values.texts import Texts
 
 
 __version__ = VERSION

@@ -28,11 +28,10 @@ from glidepath.agent.config import FIELDS
 from glidepath.agent.setters import Setters
 from glidepath.events import RunEnded, StreamChunk
 from glidepath.sessions import MemoryStore
-from glidepath.setting import Passed, settings_of
-from glidepath.spi import AfterDecision, Block
-from glidepath.spi.hooks import HOOKS
+from glidepath.spi import HOOKS, AfterDecision, Block
 from glidepath.testing import ScriptedModel, call, say, virtual
-from glidepath.tools.sources import ToolSource
+from glidepath.tools import ToolSource
+from glidepath.values import Passed, settings_of
 
 MODEL = ScriptedModel([])
 

@@ -8,7 +8,7 @@ from glidepath import Agent, CancelToken, ConfigurationError, Limits, LoopOutcom
 from glidepath.events import ToolsChanged
 from glidepath.sim import simulate
 from glidepath.testing import ScriptedModel, call, say, virtual
-from glidepath.tools.sources import SourceError, ToolSource, ToolSupply
+from glidepath.tools import SourceError, ToolSource, ToolSupply
 
 
 @tool

@@ -167,7 +167,7 @@ def test_a_resumed_run_continues_with_what_it_was_given(tmp_path, kept):
 
 
 def test_a_run_in_an_imported_session_has_none_of_it_until_it_is_given_again(tmp_path):
-    from glidepath.sessions.archive import export_journal, import_journal
+    from glidepath.sessions import export_journal, import_journal
 
     async def flight():
         one, other = SqliteStore(tmp_path / "a.db"), SqliteStore(tmp_path / "b.db")

@@ -7,8 +7,8 @@ import pytest
 from glidepath import Agent, GuardrailsConfig, Limits, LoopConfig
 from glidepath.errors import ConfigurationError
 from glidepath.run import Plan
-from glidepath.setting import Passed, settings_of
 from glidepath.testing import ScriptedModel
+from glidepath.values import Passed, settings_of
 
 OWNERS = (LoopConfig, Limits, GuardrailsConfig)
 EVERY = [(owner, name, one) for owner in OWNERS for name, one in settings_of(owner).items()]

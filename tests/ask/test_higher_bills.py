@@ -7,19 +7,18 @@ from decimal import Decimal
 from types import SimpleNamespace
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from glidepath import Agent, Budget, Limits, LoopOutcome, Usage, tool
 from glidepath.agent.prices import look_up_price
-from glidepath.ask.settlement import cost_of, is_implausible
 from glidepath.events import BudgetSettled
-from glidepath.ledger import Price
-from glidepath.messages import Media, ReplyInfo, StreamEnd, TextDelta
+from glidepath.kernel.model_call.settlement import cost_of, is_implausible
+from glidepath.messages import ReplyInfo, StreamEnd, TextDelta
 from glidepath.models.usage_reports import chat_bill, chat_media, gemini_media
-from glidepath.money import SATURATED
+from glidepath.run import Price
 from glidepath.sessions import MemoryStore, SqliteStore
 from glidepath.testing import EventRecorder, ScriptedModel, VirtualClock, call, raw, say, virtual
+from glidepath.values import SATURATED, Media
 
 PRICE = ("1.25", "10", "0.125", None)
 

@@ -6,12 +6,11 @@ from itertools import count
 import pytest
 
 from glidepath import Agent, AgentState, CancelToken, Limits, LoopOutcome, Usage, tool
-from glidepath.ask.attempt import Attempt
+from glidepath.kernel.model_call.attempt import Attempt
 from glidepath.messages import ReasoningDelta, StreamEnd, TextDelta, ThinkingDelta, ToolCallDelta
-from glidepath.money import SATURATED
-from glidepath.sessions import MemoryStore
-from glidepath.sessions.archive import read_journal
+from glidepath.sessions import MemoryStore, read_journal
 from glidepath.testing import no_leftovers, transcript_errors, virtual
+from glidepath.values import SATURATED
 
 STEPS = 200_000  # far more than any budget here pays for
 

@@ -1,16 +1,13 @@
 """Sound and pictures are reserved at their own price, like everything else before it is spent."""
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from glidepath import Agent, Limits, LoopOutcome, Usage, tool
 from glidepath.events import BudgetReserved
-from glidepath.ledger import Price
 from glidepath.messages import (
     FileBlock,
     ImageBlock,
-    Media,
     ReplyInfo,
     StreamEnd,
     TextBlock,
@@ -18,9 +15,10 @@ from glidepath.messages import (
     ToolCallDelta,
     UserMessage,
 )
-from glidepath.money import PICO
+from glidepath.run import Price
 from glidepath.testing import EventRecorder, ScriptedModel, VirtualClock, raw, say, virtual
-from glidepath.tools.picture_size import block_tokens
+from glidepath.tools import block_tokens
+from glidepath.values import PICO, Media
 
 from .test_pictures import png
 

@@ -148,7 +148,7 @@ async def test_lone_surrogates_from_the_model_are_replaced_everywhere():
         end("tool_use"),
     )
     result = await replies(turn)
-    from glidepath.messages import codec
+    from glidepath.values import codec
 
     for message in result.messages:
         codec.encode(message)

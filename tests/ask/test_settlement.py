@@ -3,16 +3,15 @@
 from decimal import Decimal
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from glidepath import Agent, Limits, Usage, tool
-from glidepath.ask.settlement import Evidence, _is_believable, is_implausible, settle_usage
-from glidepath.ask.side_call import SideAccount, SideQuestion, SideRefused, side_call
 from glidepath.errors import TransientError
 from glidepath.events import BudgetReserved, BudgetSettled
+from glidepath.kernel.model_call.settlement import Evidence, _is_believable, is_implausible, settle_usage
+from glidepath.kernel.model_call.side_call import SideAccount, SideQuestion, SideRefused, side_call
 from glidepath.messages import ReplyInfo, StreamEnd, TextDelta, UserMessage
-from glidepath.spi.inside_variable import INSIDE
+from glidepath.spi import INSIDE
 from glidepath.testing import EventRecorder, ScriptedModel, call, fail, hang, raw, say, virtual
 
 PRICE = (1, 2, None, None, 10)  # a search of the web costs a cent

@@ -1,8 +1,7 @@
 """Thoughts between visible tags are told apart from the answer, however the tags arrive (SPEC 1.7)."""
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from glidepath import Agent, Limits
 from glidepath.events import StreamChunk

@@ -6,8 +6,7 @@ from decimal import Decimal
 from threading import Thread
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from glidepath import (
     Agent,

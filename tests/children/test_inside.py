@@ -633,7 +633,7 @@ def test_inherit_is_named_in_the_package():
 
 def test_g7_a_thread_that_a_tool_waits_for_without_giving_way_does_not_hang(monkeypatch):
     """The loop of the run is blocked by the tool itself: the child flies in the thread, on the same ledger."""
-    monkeypatch.setattr("glidepath.run.inside.ANSWERS_WITHIN", 0.05)
+    monkeypatch.setattr("glidepath.run.nested.ANSWERS_WITHIN", 0.05)
     inner, seen = inner_agent(), []
 
     async def body():
@@ -668,7 +668,7 @@ async def test_a_stream_that_is_read_after_its_call_has_ended_is_a_root(caplog):
 
 @virtual
 async def test_the_context_of_the_caller_is_left_as_it_was():
-    from glidepath.spi.inside_variable import INSIDE
+    from glidepath.spi import INSIDE
 
     async def body():
         place = INSIDE.get()
@@ -718,7 +718,7 @@ def run_in_a_pool(agent):
 
 @pytest.mark.parametrize("start", [lambda agent: agent.run_sync("go"), run_in_a_pool], ids=["run_sync", "pool"])
 def test_g1_a_child_that_blocks_the_loop_its_tokens_are_reserved_on_is_refused(start, monkeypatch):
-    monkeypatch.setattr("glidepath.run.inside.ANSWERS_WITHIN", 0.1)
+    monkeypatch.setattr("glidepath.run.nested.ANSWERS_WITHIN", 0.1)
     outer, seen = blocking_pair(start)
     result = outer.run_sync("go")
     assert (result.outcome, result.text) == (LoopOutcome.DONE, "the outer answer")
@@ -728,7 +728,7 @@ def test_g1_a_child_that_blocks_the_loop_its_tokens_are_reserved_on_is_refused(s
 
 
 def test_g1_a_run_on_a_shared_budget_that_blocks_its_other_runs_is_refused(monkeypatch):
-    monkeypatch.setattr("glidepath.run.inside.ANSWERS_WITHIN", 0.1)
+    monkeypatch.setattr("glidepath.run.nested.ANSWERS_WITHIN", 0.1)
     agent, budget = slow_agent(0.2), Budget(Limits(max_tokens=7000))
 
     async def main():
@@ -742,7 +742,7 @@ def test_g1_a_run_on_a_shared_budget_that_blocks_its_other_runs_is_refused(monke
 
 
 def test_g12_a_stream_in_a_thread_waits_for_tokens_as_long_as_the_loop_above_answers(monkeypatch):
-    monkeypatch.setattr("glidepath.run.inside.ANSWERS_WITHIN", 0.05)
+    monkeypatch.setattr("glidepath.run.nested.ANSWERS_WITHIN", 0.05)
     slow, inner, seen = slow_agent(0.4), inner_agent(max_output_tokens=4000), []
 
     @tool

@@ -2,8 +2,8 @@
 
 import sys
 
+from glidepath.apps.cli.cli_context import CliContext
 from glidepath.cli import main
-from glidepath.cli.world import CliContext
 
 if __name__ == "__main__":
     world = CliContext.real()

@@ -7,8 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from glidepath.apps.cli.cli_context import CliContext
 from glidepath.cli import main
-from glidepath.cli.world import CliContext
 
 HERE = Path(__file__).resolve().parent
 DRIVER = HERE / "driver.py"

@@ -9,15 +9,13 @@ import sys
 import time
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from glidepath import tool
 from glidepath._wire import replace
-from glidepath.cli.approval import is_sandboxed
-from glidepath.cli.approval_dialog import ApprovalAsked, consult, format_question
-from glidepath.cli.shown import call_line, escape_invisible
-from glidepath.cli.status import width_of
+from glidepath.apps.cli.approval import is_sandboxed
+from glidepath.apps.cli.approval_dialog import ApprovalAsked, consult, format_question
+from glidepath.apps.cli.display_text import call_line, escape_invisible, width_of
 from glidepath.messages import ToolCall
 from glidepath.outcome import CallFrame, PendingCall
 from glidepath.workspace.toolset import _SANDBOXED

@@ -5,14 +5,13 @@ from io import StringIO
 
 import pytest
 from rich.console import Console
-from textual import events
-from textual import events as keys
+from textual import events, events as keys
 
-from glidepath.cli.chat.app import ChatApp
-from glidepath.cli.chat.talk import COMMANDS, Conversation
-from glidepath.cli.layers import Known, gather
-from glidepath.cli.parser import make_parser
-from glidepath.cli.world import CliContext
+from glidepath.apps.cli.chat.app import ChatApp
+from glidepath.apps.cli.chat.chat_conversation import COMMANDS, Conversation
+from glidepath.apps.cli.cli_context import CliContext
+from glidepath.apps.cli.layers import Known, gather
+from glidepath.apps.cli.parser import make_parser
 
 from .shell_user import glidepath
 
@@ -435,7 +434,7 @@ def test_the_status_line_is_drawn_when_it_changes_and_never_lays_the_log_out(tmp
 
 def test_another_model_after_the_embedded_one_has_its_tools_again(tmp_path, monkeypatch):
     made = talk(tmp_path)
-    monkeypatch.setattr("glidepath.cli.agent_maker.EMBEDDED", ("python:flights:hello",))
+    monkeypatch.setattr("glidepath.apps.cli.agent_maker.EMBEDDED", ("python:flights:hello",))
     made.settings.known["tools"] = Known(("list",), "default")
     made.answer_command("/model python:flights:hello")
     assert made.agent.config.tools == ()

@@ -8,14 +8,14 @@ from datetime import datetime
 import pytest
 from textual.events import Key, Paste
 
-from glidepath.cli.approval_dialog import ApprovalAsked, consult, format_question
-from glidepath.cli.chat.slash import estimate_next_message, rename_chat
-from glidepath.cli.chat_cards import ChatCard, card_of, choose_chat
-from glidepath.cli.file_changes import Changes
-from glidepath.cli.layers import gather
-from glidepath.cli.parser import make_parser
-from glidepath.cli.status import reserved_output_of, status_line
-from glidepath.cli.world import CliContext
+from glidepath.apps.cli.approval_dialog import ApprovalAsked, consult, format_question
+from glidepath.apps.cli.chat.slash import estimate_next_message, rename_chat
+from glidepath.apps.cli.chat_cards import ChatCard, card_of, choose_chat
+from glidepath.apps.cli.cli_context import CliContext
+from glidepath.apps.cli.file_changes import Changes
+from glidepath.apps.cli.layers import gather
+from glidepath.apps.cli.parser import make_parser
+from glidepath.apps.cli.status import reserved_output_of, status_line
 from glidepath.context import CharEstimator, make_sizer
 from glidepath.errors import ConfigurationError
 from glidepath.events import BudgetReserved, BudgetSettled, StreamChunk

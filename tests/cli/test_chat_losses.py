@@ -10,18 +10,18 @@ from textual.events import Key
 from textual.message import Message
 
 from glidepath._wire import replace
-from glidepath.cli.attachments import load_pictures
-from glidepath.cli.chat.chat_limits import limit_used_up
-from glidepath.cli.chat.past import answer_entries
-from glidepath.cli.chat.reply import ChatReply
-from glidepath.cli.chat.slash import describe_turn_end
-from glidepath.cli.chat_cards import card_of
-from glidepath.cli.file_changes import Changes, format_difference
-from glidepath.cli.instructions import load_custom_commands
-from glidepath.cli.parser import make_parser
-from glidepath.cli.person import describe_result, run_user_command, tail_output
-from glidepath.cli.status import strip_control_characters
-from glidepath.cli.world import CliContext
+from glidepath.apps.cli.attachments import load_pictures
+from glidepath.apps.cli.chat.chat_limits import limit_used_up
+from glidepath.apps.cli.chat.old_messages import answer_entries
+from glidepath.apps.cli.chat.reply import ChatReply
+from glidepath.apps.cli.chat.slash import describe_turn_end
+from glidepath.apps.cli.chat_cards import card_of
+from glidepath.apps.cli.cli_context import CliContext
+from glidepath.apps.cli.file_changes import Changes, format_difference
+from glidepath.apps.cli.instructions import load_custom_commands
+from glidepath.apps.cli.parser import make_parser
+from glidepath.apps.cli.status import strip_control_characters
+from glidepath.apps.cli.user_shell import describe_result, run_user_command, tail_output
 from glidepath.constraints import MaxIterationConstraint, TimeoutConstraint
 from glidepath.events import StreamChunk
 from glidepath.messages import ImageBlock, TextBlock

@@ -7,11 +7,11 @@ import pytest
 from textual._xterm_parser import XTermParser
 from textual.events import Key
 
-from glidepath.cli.chat.app import ChatApp
-from glidepath.cli.chat.input_history import InputHistory
-from glidepath.cli.file_changes import Change, Changes
-from glidepath.cli.folder import read_folder
-from glidepath.cli.trust import remember
+from glidepath.apps.cli.chat.app import ChatApp
+from glidepath.apps.cli.chat.input_history import InputHistory
+from glidepath.apps.cli.file_changes import Change, Changes
+from glidepath.apps.cli.folder import read_folder
+from glidepath.apps.cli.trust import remember
 from glidepath.workspace import Workspace
 
 from .shell_user import glidepath

@@ -3,9 +3,9 @@
 import re
 from pathlib import Path
 
-from glidepath.cli.chat.talk import COMMANDS as SLASH
-from glidepath.cli.commands import COMMANDS
-from glidepath.cli.parser import make_parser
+from glidepath.apps.cli.chat.chat_conversation import COMMANDS as SLASH
+from glidepath.apps.cli.commands import COMMANDS
+from glidepath.apps.cli.parser import make_parser
 from glidepath.workspace.toolset import TOOL_NAMES
 
 PAGE = (Path(__file__).resolve().parent.parent.parent / "docs" / "command-line.md").read_text(encoding="utf-8")

@@ -2,9 +2,10 @@
 
 import pytest
 
-from glidepath.cli.exits import exit_code
+from glidepath.apps.cli.exits import exit_code
 from glidepath.messages import StopReason
-from glidepath.outcome import ENDINGS, AgentState, LoopOutcome, RunResult, StopCause
+from glidepath.outcome import AgentState, LoopOutcome, RunResult, StopCause
+from glidepath.values import ENDINGS
 
 from .shell_user import glidepath
 

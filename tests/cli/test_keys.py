@@ -7,9 +7,9 @@ import time
 
 import pytest
 
-from glidepath.cli.parser import make_parser
-from glidepath.cli.secrets_given import check_secrets
-from glidepath.cli.world import CliContext
+from glidepath.apps.cli.cli_context import CliContext
+from glidepath.apps.cli.parser import make_parser
+from glidepath.apps.cli.secrets_given import check_secrets
 from glidepath.errors import ConfigurationError
 
 from .shell_user import glidepath
@@ -152,7 +152,7 @@ def test_a_deck_on_your_own_chats_takes_no_view_token(tmp_path):
 
 
 def test_expiry_is_in_the_future_by_days_hours_and_dates():
-    from glidepath.cli.commands.keys_command import _parse_expiry
+    from glidepath.apps.cli.commands.keys_command import _parse_expiry
 
     now = time.time()
     assert abs(_parse_expiry("2d") - now - 172_800) < 5

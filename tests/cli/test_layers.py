@@ -6,7 +6,7 @@ from decimal import Decimal
 
 import pytest
 
-from glidepath.cli.layers import load
+from glidepath.apps.cli.layers import load
 
 from .shell_user import glidepath
 

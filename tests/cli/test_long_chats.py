@@ -9,9 +9,9 @@ import pytest
 
 pytest.importorskip("textual")
 
-from glidepath.cli.chat import app as chat_app
-from glidepath.cli.chat.app import ChatApp
-from glidepath.cli.chat.reply import ChatReply
+from glidepath.apps.cli.chat import app as chat_app
+from glidepath.apps.cli.chat.app import ChatApp
+from glidepath.apps.cli.chat.reply import ChatReply
 from glidepath.testing import ScriptedModel, say
 
 from .test_chat import talk

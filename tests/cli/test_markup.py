@@ -8,16 +8,14 @@ import time
 import types
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from rich.console import Console
 
-from glidepath.cli.chat.heap import keep_heap
-from glidepath.cli.markup import Blocks, render_block
+from glidepath.apps.cli.chat.heap import keep_heap
+from glidepath.apps.cli.markup import Blocks, render_block
 from glidepath.testing import ScriptedModel, say
 
-from .test_chat import ChatApp, talk
-from .test_chat import say as send
+from .test_chat import ChatApp, say as send, talk
 
 LINES = st.sampled_from(
     ["", "prose", "- item", "1. one", "  more of it", "```python", "```", "~~~", "# Title", "| a | b |", "x = 1", "***"]

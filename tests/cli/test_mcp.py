@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from glidepath.apps.cli.cli_context import CliContext
+from glidepath.apps.cli.deck_server import address_of
+from glidepath.apps.cli.folder import read_folder
+from glidepath.apps.cli.trust import remember
 from glidepath.cli import main
-from glidepath.cli.deck_server import address_of
-from glidepath.cli.folder import read_folder
-from glidepath.cli.trust import remember
-from glidepath.cli.world import CliContext
 from glidepath.errors import ConfigurationError
 from glidepath.mcp.config_file import read_server_file, read_servers
 
@@ -257,7 +257,7 @@ def test_a_person_is_shown_what_a_shared_file_would_start(tmp_path, monkeypatch)
 def test_a_form_is_filled_in_field_by_field():
     import asyncio
 
-    from glidepath.cli.forms import fill_in
+    from glidepath.apps.cli.forms import fill_in
     from glidepath.messages import ToolCall
     from glidepath.outcome import PendingCall
 
@@ -288,7 +288,7 @@ def test_a_form_is_filled_in_field_by_field():
 def test_a_form_can_be_refused():
     import asyncio
 
-    from glidepath.cli.forms import fill_in
+    from glidepath.apps.cli.forms import fill_in
     from glidepath.messages import ToolCall
     from glidepath.outcome import PendingCall
 

@@ -4,16 +4,15 @@ import json
 from argparse import Namespace
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
-from glidepath.cli.layers import gather
-from glidepath.cli.narrow import effect_of, find_exceeding_keys
-from glidepath.cli.settings import SETTINGS
-from glidepath.cli.shown import escape_invisible, fold_line, quote_value
-from glidepath.cli.status import width_of
-from glidepath.cli.world import CliContext
-from glidepath.setting import FREE, HIGHER, INSIDE, LOWER, LOWER_NOT_ZERO, TRUST, Setting
+from glidepath.apps.cli.cli_context import CliContext
+from glidepath.apps.cli.display_text import escape_invisible, fold_line, quote_value, width_of
+from glidepath.apps.cli.layers import gather
+from glidepath.apps.cli.settings import SETTINGS
+from glidepath.apps.cli.untrusted_config import effect_of, find_exceeding_keys
+from glidepath.values import FREE, HIGHER, INSIDE, LOWER, LOWER_NOT_ZERO, Setting
+from glidepath.values.setting import TRUST
 
 from .shell_user import HERE
 

@@ -7,13 +7,12 @@ import shlex
 import pytest
 
 from glidepath import Agent, Limits, tool
-from glidepath.cli.layers import LoadedSettings
-from glidepath.cli.notes import suggest_next_commands
+from glidepath.apps.cli.layers import LoadedSettings
+from glidepath.apps.cli.notes import suggest_next_commands
 from glidepath.messages import ToolCall
 from glidepath.outcome import AgentState, LoopOutcome, PendingCall, RunResult
 from glidepath.sessions import SqliteStore
-from glidepath.testing import ScriptedModel
-from glidepath.testing import call as say_call
+from glidepath.testing import ScriptedModel, call as say_call
 
 from .shell_user import glidepath
 

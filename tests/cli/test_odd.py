@@ -7,8 +7,8 @@ import sys
 
 import pytest
 
+from glidepath.apps.cli.cli_context import CliContext
 from glidepath.cli import main
-from glidepath.cli.world import CliContext
 from glidepath.sessions import SqliteStore
 
 from .shell_user import environment, glidepath

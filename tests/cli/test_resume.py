@@ -9,13 +9,12 @@ import sqlite3
 
 import pytest
 
-from glidepath.cli.commands.run_command import resume_line, to_know
-from glidepath.cli.layers import Known, LoadedSettings
+from glidepath.apps.cli.commands.run_command import resume_line, to_know
+from glidepath.apps.cli.layers import Known, LoadedSettings
 from glidepath.errors import StoreError
 from glidepath.messages import ToolCall
 from glidepath.outcome import AgentState, ConfigurationChange, LoopOutcome, RunResult
-from glidepath.sessions import SqliteStore
-from glidepath.sessions.owner import this_owner
+from glidepath.sessions import SqliteStore, this_owner
 
 from .shell_user import glidepath
 
@@ -185,7 +184,7 @@ def test_a_run_whose_store_failed_on_the_way_can_be_gone_on_with(tmp_path):
 def test_after_a_crash_of_ours_the_last_line_still_says_how_to_go_on(tmp_path):
     argv = ["--model", "python:flights:endless", "--tools", "list", "--store", "runs.db", "--max-turns", "9"]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("glidepath.cli.screens.PlainScreen.finish", lambda *_: 1 / 0)
+        patch.setattr("glidepath.apps.cli.screens.PlainScreen.finish", lambda *_: 1 / 0)
         ran = glidepath("run", "go", *argv, folder=tmp_path)
     assert ran.code == 1
     assert "ZeroDivisionError" in ran.err

@@ -12,10 +12,10 @@ import time
 
 import pytest
 
-from glidepath.cli.commands.run_command import execute
-from glidepath.errors import install_line
-from glidepath.events import EVENTS, codec
+from glidepath.apps.cli.commands.run_command import execute
 from glidepath.models.local import KNOWN
+from glidepath.values import EVENTS, install_line
+from glidepath.values.events import codec
 
 from .shell_user import environment, glidepath, process
 
@@ -394,7 +394,7 @@ def test_help_costs_at_most_five_times_an_empty_python(tmp_path):
 @pytest.mark.process
 def test_help_imports_nothing_of_the_runtime(tmp_path):
     code = (
-        "import sys\nfrom glidepath.cli import main\n"
+        "import sys\nfrom glidepath.apps.cli import main\n"
         "try:\n    main(['--help'])\nexcept SystemExit:\n    pass\n"
         "heavy = ('msgspec', 'asyncio', 'rich', 'textual', 'shtab')\n"
         "print([m for m in sys.modules if m in heavy or m.startswith('glidepath.')], file=sys.stderr)"
@@ -403,11 +403,14 @@ def test_help_imports_nothing_of_the_runtime(tmp_path):
     loaded = json.loads(done.stderr.replace("'", '"'))
     assert set(loaded) <= {
         "glidepath._version",
-        "glidepath.cli",
-        "glidepath.cli.commands",
-        "glidepath.cli.parser",
-        "glidepath.cli.world",
-        "glidepath.errors",
+        "glidepath._lazy",
+        "glidepath.apps",
+        "glidepath.apps.cli",
+        "glidepath.apps.cli.commands",
+        "glidepath.apps.cli.parser",
+        "glidepath.apps.cli.cli_context",
+        "glidepath.values",
+        "glidepath.values.errors",
     }
 
 
@@ -427,12 +430,12 @@ def test_run_without_rich_does_its_work_all_the_same(tmp_path, monkeypatch):
         def isatty(self):
             return True
 
-    for name in [name for name in sys.modules if name.startswith("rich")] + ["glidepath.cli.live"]:
+    for name in [name for name in sys.modules if name.startswith("rich")] + ["glidepath.apps.cli.live"]:
         monkeypatch.delitem(sys.modules, name, raising=False)
     monkeypatch.setitem(sys.modules, "rich", None)
     monkeypatch.setitem(sys.modules, "rich.console", None)
-    from glidepath.cli.parser import make_parser
-    from glidepath.cli.world import CliContext
+    from glidepath.apps.cli.cli_context import CliContext
+    from glidepath.apps.cli.parser import make_parser
 
     out, err = Terminal(), Terminal()
     world = CliContext(environ={}, stdin=io.StringIO(), stdout=out, stderr=err, folder=tmp_path)

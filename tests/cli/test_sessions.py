@@ -6,8 +6,8 @@ import json
 import pytest
 
 from glidepath import Agent, Limits, tool
-from glidepath.cli.deck_server import _choose_store
-from glidepath.cli.world import CliContext
+from glidepath.apps.cli.cli_context import CliContext
+from glidepath.apps.cli.deck_server import _choose_store
 from glidepath.sessions import SqliteStore
 from glidepath.testing import ScriptedModel, call, say
 

@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 
 from glidepath import GuardrailsConfig, Limits, LoopConfig
-from glidepath.cli.commands import COMMANDS
-from glidepath.cli.layers import load
-from glidepath.cli.parser import make_parser
-from glidepath.cli.setting_rows import PYTHON_ONLY
-from glidepath.cli.setting_values import read_text
-from glidepath.cli.settings import BY_KEY, BY_SEED, SECTIONS, SETTINGS, variable_name_of
-from glidepath.cli.settings_schema import defaults, json_schema, markdown_table
+from glidepath.apps.cli.commands import COMMANDS
+from glidepath.apps.cli.layers import load
+from glidepath.apps.cli.parser import make_parser
+from glidepath.apps.cli.setting_rows import PYTHON_ONLY
+from glidepath.apps.cli.setting_values import read_text
+from glidepath.apps.cli.settings import BY_KEY, BY_SEED, SECTIONS, SETTINGS, variable_name_of
+from glidepath.apps.cli.settings_schema import defaults, json_schema, markdown_table
 
 from .shell_user import glidepath
 
@@ -180,6 +180,6 @@ def test_config_show_masks_whatever_may_be_a_secret(tmp_path, words):
 
 
 def test_config_show_masks_the_passwords_of_fallbacks(tmp_path):
-    from glidepath.cli.commands.config_command import to_safe_json
+    from glidepath.apps.cli.commands.config_command import to_safe_json
 
     assert "pw" not in str(to_safe_json(("openai-compatible:m@http://me:pw@host/v1",)))

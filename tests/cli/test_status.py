@@ -3,11 +3,11 @@
 from decimal import Decimal
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from glidepath import AgentState, Limits, LoopOutcome, RunResult, Usage
-from glidepath.cli.status import (
+from glidepath.apps.cli.display_text import width_of
+from glidepath.apps.cli.status import (
     Status,
     arguments_line,
     clip_line,
@@ -16,7 +16,6 @@ from glidepath.cli.status import (
     format_duration,
     format_money,
     status_line,
-    width_of,
 )
 from glidepath.events import RunEnded, RunStarted
 

@@ -4,8 +4,7 @@ import asyncio
 
 import pytest
 
-from glidepath.cli.agent_maker import make_store
-from glidepath.cli.stores import store_path
+from glidepath.apps.cli.stores import make_store, store_path
 from glidepath.errors import ConfigurationError
 from glidepath.sessions import SqliteStore
 
@@ -106,7 +105,7 @@ def test_an_empty_default_file_is_not_a_store(tmp_path, monkeypatch):
 
 
 def test_an_agent_cannot_write_into_the_store_it_runs_with(tmp_path):
-    from glidepath.cli.agent_maker import _list_own_files
+    from glidepath.apps.cli.agent_maker import _list_own_files
     from glidepath.workspace import Workspace
 
     class Settings(dict):

@@ -7,14 +7,13 @@ import threading
 from argparse import Namespace
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
+from glidepath.apps.cli.cli_context import CliContext
+from glidepath.apps.cli.folder import read_folder
+from glidepath.apps.cli.layers import gather
+from glidepath.apps.cli.trust import forget, is_trusted, list_trusted_folders, read_trusted_files, remember
 from glidepath.cli import main
-from glidepath.cli.folder import read_folder
-from glidepath.cli.layers import gather
-from glidepath.cli.trust import forget, is_trusted, list_trusted_folders, read_trusted_files, remember
-from glidepath.cli.world import CliContext
 
 from .shell_user import glidepath, process
 

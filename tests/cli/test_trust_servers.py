@@ -12,11 +12,11 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from glidepath.cli.folder import read_folder
-from glidepath.cli.layers import gather
-from glidepath.cli.servers import load_servers
-from glidepath.cli.trust import record_of
-from glidepath.cli.world import CliContext
+from glidepath.apps.cli.cli_context import CliContext
+from glidepath.apps.cli.folder import read_folder
+from glidepath.apps.cli.layers import gather
+from glidepath.apps.cli.servers import load_servers
+from glidepath.apps.cli.trust import record_of
 
 from .shell_user import environment
 from .test_trust import Namespace, Tty, folder_of, person

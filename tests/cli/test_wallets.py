@@ -6,9 +6,9 @@ import json
 import pytest
 
 from glidepath import Agent, Budget, Limits, Usage
-from glidepath.cli.layers import gather
-from glidepath.cli.parser import make_parser
-from glidepath.cli.world import CliContext
+from glidepath.apps.cli.cli_context import CliContext
+from glidepath.apps.cli.layers import gather
+from glidepath.apps.cli.parser import make_parser
 from glidepath.outcome import LoopOutcome
 from glidepath.sessions import SqliteStore
 from glidepath.testing import ScriptedModel, say
@@ -108,7 +108,7 @@ def test_a_wallet_needs_a_store_and_has_to_be_there(tmp_path):
 
 
 def talk(folder, *flags):
-    from glidepath.cli.chat.talk import Conversation
+    from glidepath.apps.cli.chat.chat_conversation import Conversation
 
     glidepath("--version", folder=folder)  # the folder of the models is on the path
     world = CliContext(environ={}, folder=folder, now=lambda: 0.0)

@@ -8,10 +8,11 @@ import sys
 import pytest
 
 from glidepath import Agent, CancelToken, ConfigurationError, Limits, LoopOutcome, Plugin, ResourceValidation, tool
-from glidepath.code import CodeMode, interpreter
-from glidepath.errors import install_line
+from glidepath.code import CodeMode
 from glidepath.spi import AfterDecision, Block, Gate, Replace, ResourceConstraint
 from glidepath.testing import ScriptedModel, call, calls, say, virtual
+from glidepath.values import install_line
+from glidepath.workspace.code import interpreter
 
 from .desk import Desk, outputs
 

@@ -9,8 +9,7 @@ from glidepath import Agent, CancelToken, Limits, LoopOutcome, Plugin, RunResult
 from glidepath._wire import decode, encode
 from glidepath.agent.replay import replay
 from glidepath.code import CodeMode
-from glidepath.sessions import MemoryStore, RedactingStore
-from glidepath.sessions.archive import export_journal, import_journal
+from glidepath.sessions import MemoryStore, RedactingStore, export_journal, import_journal
 from glidepath.sessions.fold import fold
 from glidepath.spi import Ask
 from glidepath.testing import ScriptedModel, VirtualClock, call, calls, say, virtual

@@ -17,7 +17,6 @@ from glidepath import (
     ResourceValidation,
 )
 from glidepath.constraints import (
-    LIMIT_KINDS,
     CostLimitConstraint,
     DefaultResourceConstraint,
     MaxIterationConstraint,
@@ -26,6 +25,7 @@ from glidepath.constraints import (
     ToolCallLimitConstraint,
 )
 from glidepath.events import ConstraintViolated
+from glidepath.guards import LIMIT_KINDS
 from glidepath.spi import Remaining
 from glidepath.testing import ScriptedModel, call, calls, say, virtual
 
@@ -263,7 +263,7 @@ async def test_a_kind_of_limit_that_the_ledger_does_not_count_is_asked_at_every_
             return ResourceValidation.violation("too deep") if len(asked) > 4 else ResourceValidation.ok()
 
     Depth.made = classmethod(lambda cls, limits, landing_seconds: cls())
-    monkeypatch.setattr("glidepath.constraints.LIMIT_KINDS", (*LIMIT_KINDS, Depth))
+    monkeypatch.setattr("glidepath.guards.constraints.LIMIT_KINDS", (*LIMIT_KINDS, Depth))
     result, _ = await fly(limits=Limits(max_iterations=9))
     assert result.cause.source == "Depth"
     assert asked[:5] == ["pre_flight", "after_model", "after_tools", "pre_flight", "after_model"]

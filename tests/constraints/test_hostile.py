@@ -16,8 +16,7 @@ from glidepath import (
     tool,
 )
 from glidepath.constraints import KillSwitchConstraint
-from glidepath.sessions import MemoryStore
-from glidepath.sessions.archive import read_journal
+from glidepath.sessions import MemoryStore, read_journal
 from glidepath.testing import ScriptedModel, call, say, transcript_errors, virtual
 
 from .chain import fly

@@ -207,7 +207,7 @@ def test_g7_a_look_that_hangs_blocks_nothing_and_counts_as_unreadable(tmp_path, 
     async def main():
         nonlocal turns
         switch = KillSwitchConstraint(tmp_path / "stop")
-        monkeypatch.setattr("glidepath.constraints.os.stat", stat)
+        monkeypatch.setattr("glidepath.guards.constraints.os.stat", stat)
 
         async def beside():
             nonlocal turns
@@ -240,7 +240,7 @@ async def test_many_runs_share_one_look(tmp_path, monkeypatch):
         looks.append(path)
         return stat(path, **options)
 
-    monkeypatch.setattr("glidepath.constraints.os.stat", counted)
+    monkeypatch.setattr("glidepath.guards.constraints.os.stat", counted)
     switch = KillSwitchConstraint(tmp_path / "stop")
     agent = Agent(model=ScriptedModel().forever(say("x", delay=10)), constraints=[switch], limits=LIMITS)
     await asyncio.gather(*[agent.run("go") for _ in range(50)])

@@ -7,7 +7,7 @@ import pytest
 
 from glidepath import AgentState, Limits, LoopOutcome, ResourceAction, ResourceConstraint, ResourceValidation
 from glidepath.events import ConstraintViolated, HookFailed
-from glidepath.judge import MOST_WARNINGS
+from glidepath.kernel.constraint_checks import MOST_WARNINGS
 from glidepath.messages import UserMessage
 from glidepath.testing import ScriptedModel, call, hang, say, virtual
 
@@ -77,7 +77,7 @@ async def test_every_notice_still_reaches_the_model_once():
 
 @virtual
 async def test_words_that_change_at_every_checkpoint_are_bounded(monkeypatch, caplog):
-    monkeypatch.setattr("glidepath.judge.MOST_WARNINGS", 10)
+    monkeypatch.setattr("glidepath.kernel.constraint_checks.MOST_WARNINGS", 10)
     assert MOST_WARNINGS > 10
     assert await warned(lambda n: ResourceValidation.violation("late" + "!" * n), caplog) == 10
 

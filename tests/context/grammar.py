@@ -3,8 +3,7 @@
 from collections import Counter
 from collections.abc import Sequence
 
-from hypothesis import settings
-from hypothesis import strategies as st
+from hypothesis import settings, strategies as st
 
 from glidepath.context import CharEstimator, message_size
 from glidepath.messages import (

@@ -3,7 +3,7 @@
 import pytest
 
 from glidepath.context import Compact, NoShaping, SlidingWindow
-from glidepath.landing.landing_view import landing_view
+from glidepath.kernel.landing.landing_view import landing_view
 
 from .grammar import Counted, asks, gives, say, sizes_of, user
 

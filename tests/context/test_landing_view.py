@@ -1,12 +1,11 @@
 """The landing view: always within the reserve, never without the task (G5)."""
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from glidepath.context import Compact
-from glidepath.context.trimming import trim_text
-from glidepath.landing.landing_view import landing_view
+from glidepath.kernel.context.trimming import trim_text
+from glidepath.kernel.landing.landing_view import landing_view
 from glidepath.messages import (
     AssistantMessage,
     ImageBlock,

@@ -1,8 +1,7 @@
 """Context shaping in whole runs: a long run stays inside the window, an overflow is answered, pairs stay together."""
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from glidepath import Agent, AgentState, Limits, LoopOutcome, Plugin, Session, tool
 from glidepath.errors import ContextOverflowError

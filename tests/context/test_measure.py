@@ -4,8 +4,7 @@ import asyncio
 import tracemalloc
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from glidepath import Agent, Limits, LoopOutcome
 from glidepath.context import CharEstimator, message_size

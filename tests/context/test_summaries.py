@@ -3,14 +3,13 @@
 import asyncio
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from glidepath import Agent, AgentState, CancelToken, Limits, LoopOutcome, Session, tool
 from glidepath.context import Summarize
-from glidepath.context.summarize import SYSTEM_PROMPT
 from glidepath.errors import ContextOverflowError, RefusedError, TransientError
 from glidepath.events import BudgetReserved, BudgetSettled, ContextShaped, StreamChunk, StreamStarted
+from glidepath.kernel.context.summarize import SYSTEM_PROMPT
 from glidepath.messages import UserMessage
 from glidepath.sessions import MemoryStore
 from glidepath.testing import (
@@ -28,8 +27,7 @@ from glidepath.testing import (
     virtual,
 )
 
-from .grammar import Counted, asks, cases, gives, healthy, owners, places, quick, sizes_of, user
-from .grammar import say as said
+from .grammar import Counted, asks, cases, gives, healthy, owners, places, quick, say as said, sizes_of, user
 
 TASK = "the task that must never be forgotten"
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from glidepath.conformance import CONTRACTS
-from glidepath.conformance.contract import clauses_of
+from glidepath.testing.conformance import CONTRACTS
+from glidepath.testing.conformance.contract import clauses_of
 
 from .broken import (
     catalogs,

@@ -12,7 +12,6 @@ from glidepath.conformance import (
     SteeringContract,
     ToolGateContract,
 )
-from glidepath.conformance.hook_contract import call_context
 from glidepath.messages import UserMessage
 from glidepath.observe import LogObserver
 from glidepath.plugins import ApprovalGate, ChannelSteering, OpeningGate, ToolListGate
@@ -20,6 +19,7 @@ from glidepath.provenance import Provenance
 from glidepath.spi import AfterDecision, Block, Replace
 from glidepath.teams.mailbox import INBOX, TeamMailbox
 from glidepath.testing import EventRecorder
+from glidepath.testing.conformance.hook_contract import call_context
 from glidepath.testing.recorder import _Recording
 
 

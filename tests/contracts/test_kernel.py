@@ -18,7 +18,6 @@ from glidepath.conformance import (
     StopGuardContract,
     TokenEstimatorContract,
 )
-from glidepath.conformance.guard_contract import batch
 from glidepath.constraints import (
     CostLimitConstraint,
     DefaultResourceConstraint,
@@ -30,13 +29,14 @@ from glidepath.constraints import (
 )
 from glidepath.context import CharEstimator, Compact, SlidingWindow
 from glidepath.errors import TransientError
-from glidepath.guards.repetition import RepetitionGuard
+from glidepath.guards import RepetitionGuard
 from glidepath.guards.stops import EmptyAnswerGuard, PrematureEndGuard, TruncationGuard
 from glidepath.guards.streaks import ErrorStreakGuard, ReadOnlyGuard
 from glidepath.messages import AssistantMessage, TextBlock, ToolCall
 from glidepath.models import AnthropicModel, GoogleModel, OpenAIChatModel, OpenAIResponsesModel
 from glidepath.spi import ProtocolPolicy, ResourceContext, Step, Stop
 from glidepath.testing import ScriptedModel, call, fail, hang, say
+from glidepath.testing.conformance.guard_contract import batch
 
 # --- models -------------------------------------------------------------------------------------------------------
 

@@ -3,6 +3,7 @@
 import pytest
 from tests.crash.postgres import fresh_schema
 
+from glidepath.apps.fleet.worker_flight import FleetStore
 from glidepath.conformance import (
     CatalogContract,
     ExcerptsContract,
@@ -10,7 +11,6 @@ from glidepath.conformance import (
     SessionStoreContract,
     WalletStoreContract,
 )
-from glidepath.engines.dbos.worker_flight import FleetStore
 from glidepath.sessions import MemoryStore, PostgresStore, RedactingStore, SqliteStore
 
 

@@ -94,14 +94,14 @@ def test_a_failure_names_the_clause_and_shows_what_was_compared(place):
     assert "EVAL-5: a blank artifact never passes" in said
     assert "COMPLETED: ['TEAM_STARTED', 'PLAN_READY'" in said  # what the coordinator said
     assert re.search(r"assert \[\d+, \d+\] == \[\d+\]", said), said  # rewritten by pytest, from the wheel
-    assert "target/glidepath/conformance/coordinator_steps.py" in said
+    assert "target/glidepath/testing/conformance/coordinator_steps.py" in said
 
 
 def test_the_kit_is_not_loaded_unless_it_is_asked_for(place):
     with zipfile.ZipFile(next((place / "ours").glob("*.whl"))) as archive:
         names = archive.namelist()
         entries = "".join(archive.read(name).decode() for name in names if name.endswith("entry_points.txt"))
-    assert "glidepath/conformance/coordinators.py" in names
+    assert "glidepath/testing/conformance/coordinators.py" in names
     assert "pytest11" not in entries
     probe = "import sys, glidepath, glidepath.teams, glidepath.sim; print('pytest' in sys.modules, glidepath.__file__)"
     done = python("-c", probe, env={"PYTHONPATH": str(place / "target")}, cwd=place)

@@ -332,7 +332,7 @@ def campaign_flight(server: Server, seed: int, address: str, place: Path) -> dic
 def check_meters(leg: dict, tokens: int, elapsed: float) -> tuple[int, float]:
     """What was spent and how long it took never goes back."""
     from glidepath.errors import StoreError
-    from glidepath.sessions.archive import read_journal
+    from glidepath.sessions import read_journal
 
     async def look():
         store = make_store(leg["store"])

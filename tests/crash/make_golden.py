@@ -14,8 +14,7 @@ from pathlib import Path
 from glidepath import Agent, ExecutionMode, Limits, approve, tool
 from glidepath.errors import StoreError, TransientError
 from glidepath.messages import StreamEnd, TextDelta, ToolCallDelta, Usage
-from glidepath.sessions import MemoryStore
-from glidepath.sessions.archive import export_journal, read_journal
+from glidepath.sessions import MemoryStore, export_journal, read_journal
 
 LIMITS = Limits(max_iterations=12, max_tokens=100_000, max_cost="1", max_tool_calls=30)
 PRICES = dict.fromkeys(("pilot", "kid", "backup"), ("3", "15"))
@@ -164,7 +163,7 @@ async def family(store):
 
 
 async def mailed(store):
-    from glidepath.sessions.inbox import decide, send
+    from glidepath.sessions import decide, send
 
     script = [step("put", "pay", first=1)]
     await agent(store, script).run("pay", session="s")
@@ -174,7 +173,7 @@ async def mailed(store):
 
 
 async def steered(store):
-    from glidepath.sessions.inbox import note_control
+    from glidepath.sessions import note_control
 
     await agent(store, WORK).run("do the work", session="s")
     await note_control(store, "s", {"action": "stop", "reason": "be quick", "who": "ann"})
@@ -187,7 +186,7 @@ async def undecided(store):
 
 
 async def based(store):
-    from glidepath.sessions import bases
+    from glidepath.sessions import checkpoints as bases
 
     usual, bases.SPAN = bases.SPAN, 6  # a base every few commits, so that the file stays small
     try:
@@ -198,7 +197,7 @@ async def based(store):
 
 
 async def forked(store):
-    from glidepath.sessions.forking import fork
+    from glidepath.sessions import fork
 
     await agent(store, WORK).run("do the work", session="first")
     await fork(store, "first", at=1, name="s")
@@ -206,7 +205,7 @@ async def forked(store):
 
 
 async def imported(store):
-    from glidepath.sessions.archive import import_journal
+    from glidepath.sessions import import_journal
 
     await agent(store, WORK).run("do the work", session="first")
     await import_journal(store, await export_journal(store, "first"), session_id="s")
@@ -214,7 +213,7 @@ async def imported(store):
 
 
 async def repaired(store):
-    from glidepath.sessions.archive import repair
+    from glidepath.sessions.repairing import repair
 
     await agent(store, WORK).run("do the work", session="s")
     commits = store._shelves["s"].commits

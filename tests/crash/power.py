@@ -7,7 +7,7 @@ from collections import Counter
 from pathlib import Path
 
 from glidepath.errors import StoreError
-from glidepath.sessions.archive import read_journal
+from glidepath.sessions import read_journal
 from glidepath.testing import SimulatedDisk
 
 from .power_workload import make_store

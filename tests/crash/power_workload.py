@@ -17,7 +17,7 @@ from pathlib import Path
 from glidepath import Agent, Budget, Limits, Usage, tool
 from glidepath.messages import StreamEnd, TextDelta, ToolCallDelta
 from glidepath.sessions import SqliteStore
-from glidepath.spi.sessions import Note
+from glidepath.spi import Note
 
 SESSIONS, WALLETS = 4, 2
 

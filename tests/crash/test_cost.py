@@ -3,9 +3,9 @@
 import asyncio
 
 from glidepath import Agent, Limits, LoopOutcome, tool
-from glidepath.messages import StreamEnd, TextDelta, ToolCallDelta, Usage, codec
-from glidepath.sessions import SqliteStore
-from glidepath.sessions.archive import read_journal
+from glidepath.messages import StreamEnd, TextDelta, ToolCallDelta, Usage
+from glidepath.sessions import SqliteStore, read_journal
+from glidepath.values import codec
 
 OVERHEAD = 1024
 

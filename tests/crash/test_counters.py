@@ -9,8 +9,7 @@ import pytest
 from glidepath import Agent, ExecutionMode, Limits, ToolContext, tool
 from glidepath.errors import TransientError
 from glidepath.messages import StreamEnd, TextDelta, ToolCallDelta, Usage
-from glidepath.sessions import MemoryStore
-from glidepath.sessions.archive import read_journal
+from glidepath.sessions import MemoryStore, read_journal
 from glidepath.testing import VirtualClock
 
 from .frail import Frail

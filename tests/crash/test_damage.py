@@ -18,17 +18,20 @@ from glidepath._version import VERSION
 from glidepath._wire import replace
 from glidepath.errors import ConfigurationError, StoreError
 from glidepath.messages import IMPORTED
-from glidepath.sessions import MemoryStore, SqliteStore
-from glidepath.sessions.archive import (
+from glidepath.sessions import (
+    SCHEMA,
+    MemoryStore,
+    Opened,
+    SqliteStore,
     export_journal,
     import_journal,
-    list_runs,
+    link,
     prune,
     read_journal,
-    repair,
 )
-from glidepath.sessions.chain import OLDEST, SCHEMA, link
-from glidepath.sessions.fold import Opened
+from glidepath.sessions.archive import list_runs
+from glidepath.sessions.chain import OLDEST
+from glidepath.sessions.repairing import repair
 from glidepath.testing import ScriptedModel, call, say
 
 GOLDEN = Path(__file__).parent / "golden"

@@ -8,8 +8,7 @@ import pytest
 from glidepath import Agent, Limits, LoopOutcome, ToolContext, tool
 from glidepath.errors import StoreError
 from glidepath.messages import StreamEnd, TextDelta, ToolCallDelta, Usage
-from glidepath.sessions import MemoryStore, PostgresStore, SqliteStore
-from glidepath.sessions.archive import read_journal
+from glidepath.sessions import MemoryStore, PostgresStore, SqliteStore, read_journal
 
 from .frail import Frail
 from .postgres import fresh_schema

@@ -6,8 +6,7 @@ import pytest
 
 from glidepath import Agent, AgentState, CancelToken, Limits, LoopOutcome, tool
 from glidepath.errors import RejectedError, StoreError, TransientError
-from glidepath.sessions import MemoryStore
-from glidepath.sessions.archive import read_journal
+from glidepath.sessions import MemoryStore, read_journal
 from glidepath.testing import (
     EventRecorder,
     ScriptedModel,

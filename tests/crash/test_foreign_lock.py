@@ -11,8 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from glidepath.sessions import SqliteStore
-from glidepath.sessions.archive import read_journal
+from glidepath.sessions import SqliteStore, read_journal
 
 CREW, RUNS, HANGING = 8, 6, 2
 HELD = 2.0  # seconds of the foreign lock

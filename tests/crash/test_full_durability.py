@@ -5,9 +5,7 @@ import asyncio
 import pytest
 
 from glidepath import Agent, ConfigurationError, Limits, LoopOutcome, tool
-from glidepath.sessions import MemoryStore, SqliteStore, group_commit
-from glidepath.sessions.inbox import send
-from glidepath.sessions.owner import this_owner
+from glidepath.sessions import MemoryStore, SqliteStore, group_commit, send, this_owner
 from glidepath.testing import ScriptedModel, call, say
 
 from .test_owners import following

@@ -11,9 +11,8 @@ import pytest
 
 from glidepath import Agent, Limits, LoopOutcome, approve, tool
 from glidepath._version import VERSION
-from glidepath.sessions import MemoryStore
-from glidepath.sessions.archive import parse_export, read_journal
-from glidepath.sessions.chain import read
+from glidepath.sessions import MemoryStore, read, read_journal
+from glidepath.sessions.archive import parse_export
 from glidepath.sessions.fold import KINDS
 from glidepath.testing import ScriptedModel, say, transcript_errors
 

@@ -16,11 +16,16 @@ from glidepath import Agent, AgentState, Budget, Limits, LoopOutcome, tool
 from glidepath._wire import replace
 from glidepath.agent import durable
 from glidepath.errors import StoreError
-from glidepath.sessions import SqliteStore, group_commit, sqlite_file, sqlite_journals
-from glidepath.sessions.archive import read_journal
-from glidepath.sessions.chain import verify_commits
-from glidepath.sessions.finding import find_sessions
-from glidepath.sessions.owner import this_owner
+from glidepath.sessions import (
+    SqliteStore,
+    find_sessions,
+    group_commit,
+    read_journal,
+    sqlite_file,
+    sqlite_journals,
+    this_owner,
+    verify_commits,
+)
 from glidepath.spi.sessions import Commit
 from glidepath.testing import ScriptedModel, call, no_leftovers, say
 

@@ -10,8 +10,7 @@ import pytest
 from tests.cli.shell_user import glidepath
 
 from glidepath.errors import StoreError
-from glidepath.sessions import MemoryStore, PostgresStore
-from glidepath.sessions.archive import export_journal, import_journal, read_journal
+from glidepath.sessions import MemoryStore, PostgresStore, export_journal, import_journal, read_journal
 
 from . import vandal
 from .postgres import fresh_schema

@@ -10,9 +10,7 @@ import pytest
 
 from glidepath import Agent, Limits, LoopOutcome, ToolContext, _wire, approve, deny, tool
 from glidepath.agent.replay import replay
-from glidepath.sessions import MemoryStore
-from glidepath.sessions.archive import export_journal, import_journal, read_journal
-from glidepath.sessions.chain import link, read
+from glidepath.sessions import MemoryStore, export_journal, import_journal, link, read, read_journal
 from glidepath.teams import Member, Team, TeamExecutionRequest
 from glidepath.testing import ScriptedModel, call, calls, say
 

@@ -6,11 +6,18 @@ import pytest
 
 from glidepath import Agent, ConfigurationError, Limits, approve
 from glidepath.errors import StoreError
-from glidepath.sessions import MemoryStore, PostgresStore, SqliteStore
-from glidepath.sessions.archive import export_journal, stop
-from glidepath.sessions.finding import annotate, remove_sessions
-from glidepath.sessions.inbox import decide, send
-from glidepath.spi.sessions import Note
+from glidepath.sessions import (
+    MemoryStore,
+    PostgresStore,
+    SqliteStore,
+    annotate,
+    decide,
+    export_journal,
+    remove_sessions,
+    send,
+    stop,
+)
+from glidepath.spi import Note
 from glidepath.testing import ScriptedModel, say
 
 from .postgres import fresh_schema

@@ -9,10 +9,7 @@ from glidepath import Agent, Limits, approve, deny, tool
 from glidepath.errors import ConfigurationError, StoreError
 from glidepath.messages import UserMessage
 from glidepath.outcome import LoopOutcome
-from glidepath.sessions import MemoryStore, PostgresStore, SqliteStore
-from glidepath.sessions.archive import stop
-from glidepath.sessions.inbox import decide, send
-from glidepath.sessions.owner import this_owner
+from glidepath.sessions import MemoryStore, PostgresStore, SqliteStore, decide, send, stop, this_owner
 from glidepath.sessions.redaction import RedactingStore
 from glidepath.testing import ScriptedModel, VirtualClock, call, say
 

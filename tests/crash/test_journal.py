@@ -3,8 +3,7 @@
 import asyncio
 
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, given, settings, strategies as st
 
 from glidepath import (
     Agent,
@@ -23,11 +22,8 @@ from glidepath.errors import ConfigurationError, StoreError, TransientError
 from glidepath.events import SessionSaved
 from glidepath.messages import CustomMessage, StreamEnd, TextDelta, UnknownMessage, Usage, UserMessage
 from glidepath.run.snapshot import KEPT, take_snapshot
-from glidepath.sessions import MemoryStore, SqliteStore
-from glidepath.sessions.archive import read_journal
-from glidepath.sessions.chain import link, read, verify_commits
+from glidepath.sessions import JournalRecorder, MemoryStore, SqliteStore, link, read, read_journal, verify_commits
 from glidepath.sessions.fold import fold
-from glidepath.sessions.scribe import JournalRecorder
 from glidepath.sessions.state_changes import MARKED, StateChanges, strip_result
 from glidepath.testing import (
     EventRecorder,

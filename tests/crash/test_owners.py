@@ -13,10 +13,8 @@ import pytest
 
 from glidepath import Agent, Limits, LoopOutcome
 from glidepath.errors import StoreError
-from glidepath.sessions import SqliteStore
-from glidepath.sessions.archive import read_journal
-from glidepath.sessions.chain import link, verify_commits
-from glidepath.sessions.owner import is_alive, is_of_this_process, this_owner
+from glidepath.sessions import SqliteStore, is_alive, link, read_journal, this_owner, verify_commits
+from glidepath.sessions.owner import is_of_this_process
 from glidepath.testing import ScriptedModel, say
 
 

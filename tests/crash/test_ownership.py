@@ -12,9 +12,7 @@ import pytest
 
 from glidepath import Agent, AgentState, Limits, LoopOutcome, tool
 from glidepath.errors import StoreError
-from glidepath.sessions import MemoryStore, PostgresStore, SqliteStore
-from glidepath.sessions.archive import read_journal, stop
-from glidepath.sessions.owner import is_alive, this_owner
+from glidepath.sessions import MemoryStore, PostgresStore, SqliteStore, is_alive, read_journal, stop, this_owner
 from glidepath.testing import ScriptedModel, call, hang, no_leftovers, say, virtual
 
 from .flights import STEPS, check_flight, effects

@@ -11,9 +11,7 @@ import pytest
 from glidepath import Agent, Limits, tool
 from glidepath.errors import ConfigurationError, StoreError
 from glidepath.outcome import LoopOutcome
-from glidepath.sessions import PostgresStore
-from glidepath.sessions.chain import link
-from glidepath.sessions.owner import this_owner
+from glidepath.sessions import PostgresStore, link, this_owner
 from glidepath.testing import ScriptedModel, call, say
 
 from .postgres import Server, fresh_schema

@@ -5,9 +5,7 @@ import gc
 import weakref
 
 from glidepath import Agent, Limits, LoopOutcome
-from glidepath.sessions import MemoryStore, SqliteStore
-from glidepath.sessions.inbox import send
-from glidepath.sessions.scribe import JournalRecorder
+from glidepath.sessions import JournalRecorder, MemoryStore, SqliteStore, send
 from glidepath.spi.sessions import Sign
 from glidepath.testing import ScriptedModel, VirtualClock, hang, say
 

@@ -7,11 +7,10 @@ import asyncpg
 import pytest
 
 from glidepath import Agent, Budget, Limits
-from glidepath.agent.purse import sweep
+from glidepath.agent.wallet_client import sweep
 from glidepath.errors import StoreError
-from glidepath.sessions import PostgresStore
-from glidepath.sessions.archive import export_journal, list_runs, read_journal
-from glidepath.sessions.finding import annotate, find_sessions
+from glidepath.sessions import PostgresStore, annotate, export_journal, find_sessions, read_journal
+from glidepath.sessions.archive import list_runs
 from glidepath.testing import ScriptedModel, say
 
 from .postgres import fresh_schema

@@ -8,8 +8,7 @@ from glidepath import Agent, CancelToken, Limits, tool
 from glidepath.agent.replay import replay
 from glidepath.errors import ConfigurationError, TransientError
 from glidepath.messages import StreamEnd, TextDelta, ToolCallDelta, Usage
-from glidepath.sessions import MemoryStore
-from glidepath.sessions.archive import export_journal, import_journal
+from glidepath.sessions import MemoryStore, export_journal, import_journal
 from glidepath.testing import EventRecorder, ScriptedModel, VirtualClock, call, calls, say
 
 from .test_journal import SCENES, TOOLS, Steer

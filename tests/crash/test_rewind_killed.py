@@ -7,10 +7,8 @@ import sys
 import pytest
 
 from glidepath import Agent, Limits, tool
-from glidepath.sessions.archive import read_journal
-from glidepath.sessions.cards import is_half_copy
-from glidepath.sessions.finding import find_sessions
-from glidepath.sessions.forking import rewind
+from glidepath.sessions import find_sessions, read_journal, rewind
+from glidepath.sessions.summaries import is_half_copy
 from glidepath.testing import ScriptedModel, call, say
 
 from .flights import make_store

@@ -7,9 +7,7 @@ import pytest
 from glidepath import Agent, AgentState, CancelToken, Limits, LoopOutcome, tool
 from glidepath.errors import StoreError
 from glidepath.events import SessionSaved
-from glidepath.sessions import MemoryStore, SqliteStore
-from glidepath.sessions.archive import read_journal
-from glidepath.sessions.chain import read
+from glidepath.sessions import MemoryStore, SqliteStore, read, read_journal
 from glidepath.testing import EventRecorder, ScriptedModel, VirtualClock, call, calls, no_leftovers, say
 
 SCRIPT = [

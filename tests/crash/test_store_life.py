@@ -11,9 +11,7 @@ from contextlib import closing
 import pytest
 
 from glidepath.errors import StoreError
-from glidepath.sessions import SqliteStore, sqlite_journals
-from glidepath.sessions.chain import link, verify_commits
-from glidepath.sessions.owner import this_owner
+from glidepath.sessions import SqliteStore, link, sqlite_journals, this_owner, verify_commits
 
 from .test_owners import in_a_child, status
 

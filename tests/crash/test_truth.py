@@ -7,9 +7,8 @@ import pytest
 from glidepath import Agent, Budget, CancelToken, ExecutionMode, Limits, tool
 from glidepath.constraints import KillSwitchConstraint
 from glidepath.messages import StreamEnd, TextDelta, ToolCallDelta, Usage
-from glidepath.resilience import tool_breaker
-from glidepath.sessions import MemoryStore, PostgresStore, SqliteStore
-from glidepath.sessions.archive import read_journal, stop
+from glidepath.run import tool_breaker
+from glidepath.sessions import MemoryStore, PostgresStore, SqliteStore, read_journal, stop
 from glidepath.spi import Block, Plugin
 from glidepath.testing import transcript_errors
 

@@ -11,12 +11,22 @@ import pytest
 
 from glidepath import Agent, Budget, Limits, Usage, tool
 from glidepath.errors import ConfigurationError, StoreError
-from glidepath.sessions import MemoryStore, PostgresStore, RedactingStore, SqliteStore
-from glidepath.sessions.archive import export_journal, import_journal, read_journal
-from glidepath.sessions.families import IMPORTING
-from glidepath.sessions.finding import find_sessions, prune, remove_sessions, remove_unfinished
-from glidepath.sessions.forking import fork
-from glidepath.sessions.owner import this_owner
+from glidepath.sessions import (
+    MemoryStore,
+    PostgresStore,
+    RedactingStore,
+    SqliteStore,
+    export_journal,
+    find_sessions,
+    fork,
+    import_journal,
+    prune,
+    read_journal,
+    remove_sessions,
+    this_owner,
+)
+from glidepath.sessions.finding import remove_unfinished
+from glidepath.sessions.summaries import IMPORTING
 from glidepath.sessions.upkeep import backup, compact
 from glidepath.sessions.verifying import verify
 from glidepath.testing import ScriptedModel, call, say

@@ -12,9 +12,9 @@ from glidepath.errors import StoreError
 from glidepath.events import ConfigurationChanged, RunStarted
 from glidepath.messages import StopReason, StreamEnd, TextDelta, ToolCallDelta, Usage
 from glidepath.outcome import AgentState
-from glidepath.sessions import MemoryStore
-from glidepath.sessions.archive import export_journal, read_journal, repair
-from glidepath.sessions.chain import SCHEMA, hash_commit
+from glidepath.sessions import SCHEMA, MemoryStore, export_journal, read_journal
+from glidepath.sessions.chain import hash_commit
+from glidepath.sessions.repairing import repair
 from glidepath.spi.sessions import Commit
 from glidepath.testing import EventRecorder
 

@@ -10,10 +10,17 @@ import sqlite3
 
 from glidepath import Agent, Budget, Limits, approve, tool
 from glidepath.errors import ConfigurationError, StoreError
-from glidepath.sessions import SqliteStore
-from glidepath.sessions.archive import export_journal, import_journal, prune, read_journal, repair
-from glidepath.sessions.finding import find_sessions
-from glidepath.sessions.forking import fork, rewind
+from glidepath.sessions import (
+    SqliteStore,
+    export_journal,
+    find_sessions,
+    fork,
+    import_journal,
+    prune,
+    read_journal,
+    rewind,
+)
+from glidepath.sessions.repairing import repair
 from glidepath.spi import SessionQuery
 from glidepath.testing import ScriptedModel, call, calls, say
 

@@ -16,7 +16,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 DECK = ROOT / "deck"
-STATIC = ROOT / "src/glidepath/serve/static"
+STATIC = ROOT / "src/glidepath/apps/server/static"
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 CONTROL = "control-token-0123456789"
 VIEW = "view-token-0123456789012"

@@ -9,9 +9,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 from glidepath import Agent, Limits, tool
+from glidepath.apps.server.listener import listen
 from glidepath.errors import TransientError
 from glidepath.serve import app
-from glidepath.serve.listener import listen
 from glidepath.sessions import PostgresStore, SqliteStore
 from glidepath.testing import ScriptedModel, call, calls, fail, say, thinking
 

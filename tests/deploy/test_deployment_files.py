@@ -15,9 +15,10 @@ import httpx
 import pytest
 import yaml
 
-from glidepath.cli import deck_server, main
-from glidepath.cli.world import CliContext
-from glidepath.serve import listener
+from glidepath.apps.cli import deck_server
+from glidepath.apps.cli.cli_context import CliContext
+from glidepath.apps.server import listener
+from glidepath.cli import main
 
 ROOT = Path(__file__).resolve().parents[2]
 DEPLOY = ROOT / "deploy"
@@ -62,7 +63,7 @@ def test_nothing_runs_as_root():
 
 def test_what_the_image_copies_is_there_and_what_was_built_here_is_left_out():
     ignored = (ROOT / ".dockerignore").read_text().split()
-    assert {".git", ".venv*", "deck/node_modules", "src/glidepath/serve/static", "**/__pycache__"} <= set(ignored)
+    assert {".git", ".venv*", "deck/node_modules", "src/glidepath/apps/server/static", "**/__pycache__"} <= set(ignored)
     lines = re.findall(r"^COPY (?!--from)(.+) \S+$", (DEPLOY / "Dockerfile").read_text(), re.MULTILINE)
     for name in " ".join(lines).split():
         assert (ROOT / name).exists(), name

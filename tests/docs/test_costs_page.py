@@ -9,8 +9,8 @@ from tests.extension_points import EXTENSION_POINTS
 
 from glidepath.models.hosts import HOSTS
 from glidepath.outcome import LoopOutcome
-from glidepath.spi.hooks import HOOKS
-from glidepath.stability import stability_of
+from glidepath.spi import HOOKS
+from glidepath.values import stability_of
 
 from .pages import ROOT
 from .test_surface import load

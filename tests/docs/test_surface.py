@@ -13,10 +13,10 @@ from tests.extension_points import EXTENSION_POINTS, TEXTBOOK, VIEWS
 import glidepath.spi
 import glidepath.teams.spi
 from glidepath import Plugin
-from glidepath.spi import Model
-from glidepath.spi.hooks import HOOKS
-from glidepath.stability import Stability, experimental, stability_of, stable
+from glidepath.spi import HOOKS, Model
+from glidepath.stability import Stability, experimental, stable
 from glidepath.testing import ScriptedModel
+from glidepath.values import stability_of
 
 from .pages import ROOT
 

@@ -6,10 +6,9 @@ import re
 import pytest
 
 from glidepath import AgentState, GuardrailsConfig, Limits, LoopConfig, LoopOutcome
-from glidepath.events import EVENTS
-from glidepath.outcome import ENDINGS, PROTOCOL_STOPS, ResourceAction
-from glidepath.setting import Passed, settings_of
+from glidepath.outcome import PROTOCOL_STOPS, ResourceAction
 from glidepath.tools.options import _DEFAULTS as TOOL_OPTIONS
+from glidepath.values import ENDINGS, EVENTS, Passed, settings_of
 
 from .pages import ROOT, code, name, pages, table, tables
 

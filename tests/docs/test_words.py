@@ -80,7 +80,7 @@ def test_comments_are_read_from_programs_over_several_lines_and_without_directiv
 
 def test_every_page_and_module_is_checked():
     checked = {path.relative_to(ROOT).as_posix() for path in WORDS.files()}
-    assert {"README.md", "docs/index.md", "Makefile", "src/glidepath/loop.py", "examples/batch.py"} <= checked
+    assert {"README.md", "docs/index.md", "Makefile", "src/glidepath/kernel/loop.py", "examples/batch.py"} <= checked
 
 
 def test_the_spelling_of_the_changelog_the_scripts_and_the_units_is_checked(tmp_path):

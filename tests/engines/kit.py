@@ -16,8 +16,8 @@ from pathlib import Path
 import asyncpg
 from tests.crash.postgres import dsn
 
+from glidepath.apps.cli.cli_context import CliContext
 from glidepath.cli import main
-from glidepath.cli.world import CliContext
 
 HERE = Path(__file__).resolve().parent
 

@@ -115,8 +115,8 @@ def test_a_worker_without_a_database_ends_with_an_error(crew):
 
 STUCK = """
 import asyncio, io, os, signal
-from glidepath.cli.commands import worker_command
-from glidepath.cli.world import World
+from glidepath.apps.cli.commands import worker_command
+from glidepath.apps.cli.cli_context import CliContext
 
 class Stuck:
     id, agents, cut_off = "here|1", {}, False

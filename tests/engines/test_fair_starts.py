@@ -5,12 +5,12 @@ import asyncio
 import pytest
 
 from glidepath import Agent, Limits
+from glidepath.apps.fleet.fleet_ledger import FleetLedger
+from glidepath.apps.fleet.worker_flight import WorkerFlight
 from glidepath.engines.dbos import Quota
-from glidepath.engines.dbos.fleet_ledger import FleetLedger
-from glidepath.engines.dbos.worker_flight import WorkerFlight
-from glidepath.ledger import Amount, Reservation
 from glidepath.messages import Usage
 from glidepath.outcome import LoopOutcome
+from glidepath.run import Amount, Reservation
 from glidepath.testing import ScriptedModel, say
 
 from .kit import fetch, fresh_database, within

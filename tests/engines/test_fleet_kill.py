@@ -3,13 +3,12 @@
 import asyncio
 
 import pytest
-from tests.serve.deck import agent as helper
-from tests.serve.deck import code, controls, serving
+from tests.serve.deck import agent as helper, code, controls, serving
 
+from glidepath.apps.fleet.fleet_ledger import FleetLedger
+from glidepath.apps.fleet.kill_switches import list_thrown_switches, release, throw
+from glidepath.apps.fleet.worker_flight import WorkerFlight
 from glidepath.engines.dbos import Fleet, Quota
-from glidepath.engines.dbos.fleet_ledger import FleetLedger
-from glidepath.engines.dbos.kill_switches import list_thrown_switches, release, throw
-from glidepath.engines.dbos.worker_flight import WorkerFlight
 from glidepath.errors import QuotaError
 from glidepath.sessions import PostgresStore
 

@@ -5,8 +5,8 @@ import asyncio
 import pytest
 
 from glidepath import Agent, ConfigurationError, Limits
+from glidepath.apps.fleet.worker_flight import WorkerFlight
 from glidepath.engines.dbos import Fleet, Worker
-from glidepath.engines.dbos.worker_flight import WorkerFlight
 from glidepath.errors import StoreError
 from glidepath.testing import ScriptedModel
 

@@ -5,9 +5,9 @@ import asyncio
 import pytest
 
 from glidepath import Budget, Limits
+from glidepath.apps.fleet.fleet import Fleet
+from glidepath.apps.fleet.worker_flight import WorkerFlight
 from glidepath.engines.dbos import Quota
-from glidepath.engines.dbos.fleet import Fleet
-from glidepath.engines.dbos.worker_flight import WorkerFlight
 from glidepath.outcome import LoopOutcome
 
 from .kit import Crew, fresh_database, until

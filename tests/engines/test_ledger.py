@@ -5,16 +5,15 @@ from datetime import UTC, datetime
 from types import SimpleNamespace
 
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, given, settings, strategies as st
 
+from glidepath.apps.fleet.budget import FleetBudget
+from glidepath.apps.fleet.fleet_ledger import FleetLedger
+from glidepath.apps.fleet.worker_flight import WorkerFlight
 from glidepath.engines.dbos import Fleet, Quota, Worker
-from glidepath.engines.dbos.budget import FleetBudget
-from glidepath.engines.dbos.fleet_ledger import FleetLedger
-from glidepath.engines.dbos.worker_flight import WorkerFlight
 from glidepath.errors import ConfigurationError, StoreError
-from glidepath.ledger import Amount, Caps, Meter, Reservation
 from glidepath.messages import StreamEnd, TextDelta, Usage
+from glidepath.run import Amount, Caps, Meter, Reservation
 
 from . import crew
 from .kit import fetch, fresh_database, within
@@ -160,7 +159,7 @@ def test_g1_a_run_waits_for_what_others_hold_only_so_long(address, monkeypatch):
         await leave(one)
         return waiter.budget.refused
 
-    monkeypatch.setattr("glidepath.engines.dbos.budget.LONGEST", 0.2)
+    monkeypatch.setattr("glidepath.apps.fleet.budget.LONGEST", 0.2)
     refused = asyncio.run(go())
     assert refused.source == "budget of fleet"
     assert "waited 0.2 s for what other runs hold" in refused.reason

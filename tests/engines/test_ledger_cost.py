@@ -7,14 +7,12 @@ from tests.crash.postgres import Server
 from tests.crash.test_postgres import Tap
 
 from glidepath import Limits, LoopConfig
+from glidepath.apps.fleet.contain import PARTS
+from glidepath.apps.fleet.fleet_ledger import FleetLedger
 from glidepath.engines.dbos import Quota
-from glidepath.engines.dbos.contain import PARTS
-from glidepath.engines.dbos.fleet_ledger import FleetLedger
-from glidepath.ledger import Amount
 from glidepath.outcome import LoopOutcome
-from glidepath.sessions import PostgresStore
-from glidepath.sessions.chain import link
-from glidepath.sessions.owner import this_owner
+from glidepath.run import Amount
+from glidepath.sessions import PostgresStore, link, this_owner
 
 from . import crew
 from .kit import Crew, fetch, fresh_database, until, within
@@ -177,7 +175,7 @@ def slow():
 
 
 def test_who_waits_for_a_budget_is_told_and_does_not_look(address, monkeypatch):
-    monkeypatch.setattr("glidepath.engines.dbos.budget.LOOK", 60)
+    monkeypatch.setattr("glidepath.apps.fleet.budget.LOOK", 60)
 
     async def go():
         one, two = await worker(address), await worker(address)
@@ -203,7 +201,7 @@ def test_who_waits_for_a_budget_is_told_and_does_not_look(address, monkeypatch):
 
 
 def test_of_many_who_wait_each_gets_its_turn(address, monkeypatch):
-    monkeypatch.setattr("glidepath.engines.dbos.budget.LOOK", 60)
+    monkeypatch.setattr("glidepath.apps.fleet.budget.LOOK", 60)
 
     async def go():
         one = await worker(address)
@@ -228,7 +226,7 @@ def test_of_many_who_wait_each_gets_its_turn(address, monkeypatch):
 
 
 def test_a_larger_budget_is_heard_of_at_once(address, monkeypatch):
-    monkeypatch.setattr("glidepath.engines.dbos.budget.LOOK", 60)
+    monkeypatch.setattr("glidepath.apps.fleet.budget.LOOK", 60)
 
     async def go():
         one = await worker(address)
@@ -249,7 +247,7 @@ def test_a_larger_budget_is_heard_of_at_once(address, monkeypatch):
 
 
 def test_without_a_bell_a_run_looks_by_itself(address, monkeypatch):
-    monkeypatch.setattr("glidepath.engines.dbos.budget.LOOK", 0.1)
+    monkeypatch.setattr("glidepath.apps.fleet.budget.LOOK", 0.1)
 
     async def go():
         one = await worker(address)

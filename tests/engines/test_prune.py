@@ -5,8 +5,7 @@ import asyncio
 import asyncpg
 
 from glidepath.engines.dbos import Fleet
-from glidepath.sessions import PostgresStore
-from glidepath.sessions.finding import find_sessions, prune, remove_sessions
+from glidepath.sessions import PostgresStore, find_sessions, prune, remove_sessions
 
 from .kit import Crew, fetch, fresh_database, until
 

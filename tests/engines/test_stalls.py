@@ -6,10 +6,10 @@ from collections import Counter
 import pytest
 
 from glidepath import deny, tool
+from glidepath.apps.fleet.worker_flight import WorkerFlight
 from glidepath.engines.dbos import Fleet, Quota
-from glidepath.engines.dbos.worker_flight import WorkerFlight
-from glidepath.ledger import Amount
 from glidepath.messages import StreamEnd, TextDelta
+from glidepath.run import Amount
 from glidepath.sessions import PostgresStore
 
 from . import crew
@@ -247,7 +247,7 @@ async def hold(one, session, tokens, verdict="granted"):
 
 def test_a_grant_whose_holder_is_never_flown_again_is_not_waited_for_for_ever(address, monkeypatch):
     """All workers wait for what a dead one's run has, and so nobody has room to go on with that run."""
-    monkeypatch.setattr("glidepath.engines.dbos.budget.PATIENCE", 0.3)
+    monkeypatch.setattr("glidepath.apps.fleet.budget.PATIENCE", 0.3)
 
     async def go():
         one = await worker(address)
@@ -271,7 +271,7 @@ def test_a_grant_whose_holder_is_never_flown_again_is_not_waited_for_for_ever(ad
 
 
 def test_what_is_held_by_one_that_flies_is_waited_for(address, monkeypatch):
-    monkeypatch.setattr("glidepath.engines.dbos.budget.PATIENCE", 0.1)
+    monkeypatch.setattr("glidepath.apps.fleet.budget.PATIENCE", 0.1)
 
     async def go():
         one = await worker(address)

@@ -4,9 +4,8 @@ import asyncio
 
 import pytest
 
-from glidepath.engines.dbos.worker_flight import WorkerFlight
-from glidepath.sessions.chain import SCHEMA, link
-from glidepath.sessions.fold import Opened
+from glidepath.apps.fleet.worker_flight import WorkerFlight
+from glidepath.sessions import SCHEMA, Opened, link
 
 from .kit import fetch, fresh_database
 from .test_ledger import admit, leave, worker

@@ -4,10 +4,11 @@ import asyncio
 from contextlib import asynccontextmanager
 
 from glidepath import Limits
+from glidepath.apps.gate.governor import make_governor
+from glidepath.apps.gate.session_keeper import SessionKeeper
 from glidepath.gate import Gate, Upstream
-from glidepath.gate.governor import make_governor
-from glidepath.gate.session_keeper import SessionKeeper
-from glidepath.sessions.archive import list_runs, read_journal
+from glidepath.sessions import read_journal
+from glidepath.sessions.archive import list_runs
 from glidepath.testing.upstream import ScriptedUpstream
 
 from .foreign import KEY, VENDORS, Flown
@@ -47,7 +48,7 @@ async def folded_of(store, session="gate:run-1"):
 
 async def kinds_of(store, session="gate:run-1"):
     """The kinds of records in a journal, commit by commit."""
-    from glidepath.sessions.chain import read
+    from glidepath.sessions import read
 
     return [[record.kind for record in read(commit)] for commit in (await read_journal(store, session)).commits]
 

@@ -3,7 +3,7 @@
 import asyncio
 import json
 
-from glidepath.gate.governing import GateAnswer
+from glidepath.apps.gate.governing import GateAnswer
 
 KEY = "gate-test-key-0123456789"
 
@@ -263,8 +263,8 @@ class Stage:
         self._options = options
 
     async def __aenter__(self):
-        from glidepath.gate.local_gate import Gate
-        from glidepath.gate.upstreams import VENDORS, Upstream
+        from glidepath.apps.gate.local_gate import Gate
+        from glidepath.apps.gate.upstreams import VENDORS, Upstream
 
         await self.upstream.__aenter__()
         upstreams = [Upstream(name, name, self.upstream.url, **self._fields) for name in VENDORS]

@@ -1,10 +1,9 @@
 """Whatever a client does to its history, folding what was written gives its conversation back."""
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
-from glidepath.gate.foreign_transcript import FEW, ForeignTranscript, limit_message, own_reply, read_conversation
+from glidepath.apps.gate.foreign_transcript import FEW, ForeignTranscript, limit_message, own_reply, read_conversation
 from glidepath.messages import (
     AssistantMessage,
     CustomMessage,
@@ -14,8 +13,7 @@ from glidepath.messages import (
     ToolResultMessage,
     UserMessage,
 )
-from glidepath.sessions.chain import link
-from glidepath.sessions.fold import Folded
+from glidepath.sessions import Folded, link
 from glidepath.sessions.fold import fold as fold_commits
 
 WORDS = st.text("abc \n", min_size=0, max_size=6)

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from glidepath.apps.gate.gate_toml import load_config, read_config
 from glidepath.errors import ConfigurationError
-from glidepath.gate.gate_toml import load_config, read_config
 
 WHOLE = """
 [gate]

@@ -11,8 +11,7 @@ from tests.serve.live import LiveServer
 
 from glidepath import Agent, Limits
 from glidepath.errors import ConfigurationError
-from glidepath.sessions import SqliteStore
-from glidepath.sessions.archive import import_journal
+from glidepath.sessions import SqliteStore, import_journal
 from glidepath.testing import ScriptedModel, say
 from glidepath.testing.upstream import ScriptedUpstream
 

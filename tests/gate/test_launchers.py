@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from glidepath.apps.gate.launchers import LAUNCHERS, VENDORS, Aim, find_launcher, prepare
+from glidepath.apps.gate.run_plan import make_aims, plan_upstreams
 from glidepath.errors import ConfigurationError
-from glidepath.gate.launchers import LAUNCHERS, VENDORS, Aim, find_launcher, prepare
-from glidepath.gate.run_plan import make_aims, plan_upstreams
 
 URL, SECRET_URL, KEY = "http://127.0.0.1:7/run-1", "http://127.0.0.1:7/gate-secret/run-1", "gate-key"
 SWAP = {name: Aim(URL, KEY) for name in VENDORS}

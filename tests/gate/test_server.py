@@ -9,7 +9,7 @@ import zlib
 
 import pytest
 
-from glidepath.gate.governing import GateAnswer
+from glidepath.apps.gate.governing import GateAnswer
 
 from .plain import KEY, PlainGovernor, Talk, answer_json, events, on_stage, raw, until
 
@@ -636,7 +636,7 @@ def test_a_slow_body_and_a_half_closed_connection_do_not_hang():
 
 
 def test_an_endless_or_slow_head_is_cut_off(monkeypatch):
-    from glidepath.gate import listening
+    from glidepath.apps.gate import listening
 
     monkeypatch.setattr(listening, "HEADER_SECONDS", 0.2)
 
@@ -718,7 +718,7 @@ def test_a_small_reply_is_not_held_back_by_the_network():
 
 
 def test_it_can_be_mounted_under_a_prefix():
-    from glidepath.gate.gate_application import _own_path
+    from glidepath.apps.gate.gate_application import _own_path
 
     assert (
         _own_path({"path": "/gate/v1/messages", "raw_path": b"/gate/v1/messages", "root_path": "/gate"})

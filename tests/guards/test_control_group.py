@@ -5,9 +5,10 @@ import pytest
 from glidepath import AgentState, GuardrailsConfig, LoopOutcome
 from glidepath.events import GuardTripped
 from glidepath.guards import repetition, streaks
-from glidepath.sim import default_config, fly, simulate
-from glidepath.sim.flight import Trail
-from glidepath.testing.specimens import SPECIMENS
+from glidepath.sim import fly, simulate
+from glidepath.testing import SPECIMENS
+from glidepath.testing.simulator import default_config
+from glidepath.testing.simulator.flight import Trail
 
 HONEST = [kind for kind in SPECIMENS if kind.family == "honest"]
 every = pytest.mark.parametrize("kind", HONEST, ids=lambda kind: kind.name)

@@ -279,7 +279,7 @@ async def test_the_guards_keep_their_state_in_the_session_and_a_new_run_starts_a
 
 @virtual
 async def test_g9_a_guard_that_crashes_lands_the_run(monkeypatch):
-    from glidepath.guards.repetition import RepetitionGuard
+    from glidepath.guards import RepetitionGuard
 
     def crash(*_):
         raise ZeroDivisionError("guard")

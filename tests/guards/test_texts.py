@@ -19,13 +19,13 @@ from glidepath import (
     Texts,
     tool,
 )
+from glidepath.apps.cli.cli_context import CliContext
 from glidepath.cli import main
-from glidepath.cli.world import CliContext
 from glidepath.events import NoticeSent
 from glidepath.sessions import MemoryStore
 from glidepath.spi import Block
 from glidepath.testing import EventRecorder, ScriptedModel, call, say, truncated, virtual
-from glidepath.texts import LONGEST_TEXT, PLACEHOLDERS
+from glidepath.values.texts import LONGEST_TEXT, PLACEHOLDERS
 
 FIELDS = Texts.__struct_fields__
 

@@ -6,8 +6,7 @@ import pytest
 
 from glidepath import Agent, Limits, LoopOutcome, Plugin, deny, tool
 from glidepath.guards.turn_notice import DEFAULT_NOTICE
-from glidepath.sessions import MemoryStore
-from glidepath.sessions.archive import read_journal
+from glidepath.sessions import MemoryStore, read_journal
 from glidepath.testing import ScriptedModel, call, say, virtual
 
 

@@ -3,8 +3,7 @@
 from decimal import Decimal
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from glidepath import Agent, ConfigurationError, GuardrailsConfig, Limits, LoopOutcome, Plugin, Usage, tool
 from glidepath._wire import encode

@@ -3,11 +3,10 @@
 import random
 from threading import Thread
 
-from hypothesis import settings
-from hypothesis import strategies as st
+from hypothesis import settings, strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, initialize, invariant, multiple, rule
 
-from glidepath.ledger import Amount, Caps, Meter, Refusal, Reservation
+from glidepath.run import Amount, Caps, Meter, Refusal, Reservation
 
 sizes = st.integers(0, 400)
 shares = st.floats(0, 1)

@@ -4,10 +4,9 @@ import asyncio
 from decimal import Decimal
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
-from glidepath.ledger import Amount, Caps, Meter, Refusal, Reservation
+from glidepath.run import Amount, Caps, Meter, Refusal, Reservation
 from glidepath.spi.constraints import Remaining
 from glidepath.testing import virtual
 

@@ -5,14 +5,13 @@ from decimal import Decimal
 from types import SimpleNamespace
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from glidepath import Agent, Budget, ConfigurationError, Limits, Usage
-from glidepath.errors import install_line
-from glidepath.ledger import Price, dollars, pico
 from glidepath.messages import StreamEnd, TextDelta
+from glidepath.run import Price, dollars, pico
 from glidepath.testing import ScriptedModel, call, say, virtual
+from glidepath.values import install_line
 
 MILLION = 10**6
 

@@ -9,8 +9,7 @@ import pytest
 
 from glidepath import ConfigurationError
 from glidepath.models import pull
-from glidepath.models.local import _fetch
-from glidepath.models.local import weights as module
+from glidepath.models.local import _fetch, weights as module
 from glidepath.models.local._fetch import continue_download
 
 from .talk import gone, soon

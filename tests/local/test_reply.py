@@ -3,8 +3,7 @@
 import json
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from glidepath.messages import TextDelta, ToolCallDelta
 from glidepath.models.local.local_reply import ConstrainedReply

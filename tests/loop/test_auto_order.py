@@ -5,8 +5,7 @@ import logging
 from random import Random
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from glidepath import Agent, CancelToken, ExecutionMode, Limits, LoopConfig, Plugin, tool
 from glidepath.errors import ConfigurationError, ToolError

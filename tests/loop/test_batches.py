@@ -7,10 +7,10 @@ import pytest
 from glidepath import Agent, AgentState, ExecutionMode, Limits, LoopOutcome, Plugin, ProtocolPolicy, ToolResult, tool
 from glidepath.errors import ToolError
 from glidepath.events import GuardTripped, HookFailed, ToolEnded, ToolStarted
-from glidepath.messages import ToolCall, place_result
-from glidepath.outcome import ResultKind
+from glidepath.messages import ToolCall
 from glidepath.spi import AfterDecision, Allow, Ask, Block, Replace
 from glidepath.testing import EventRecorder, ScriptedModel, call, calls, transcript_errors, truncated, virtual
+from glidepath.values import ResultKind, place_result
 
 LIMITS = Limits(max_iterations=6)
 
@@ -82,7 +82,9 @@ async def test_at_most_so_many_run_at_a_time(width, seconds):
 async def test_a_batch_whose_results_come_in_order_looks_for_no_place_for_any_of_them(monkeypatch):
     """To look through the whole reply for each result takes half a second of a reply with two thousand calls."""
     looked = []
-    monkeypatch.setattr("glidepath.run.snapshot.placed", lambda *given: looked.append(given) or place_result(*given))
+    monkeypatch.setattr(
+        "glidepath.run.snapshot.place_result", lambda *given: looked.append(given) or place_result(*given)
+    )
     names = [f"tool_{n}" for n in range(20)]
     shop = Workshop()
     result, _ = await fly([calls(*map(call, names)), "done"], [shop.tool(name) for name in names])

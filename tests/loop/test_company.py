@@ -14,8 +14,7 @@ from glidepath import (
     ResourceValidation,
 )
 from glidepath.events import ToolStarted
-from glidepath.spi import AfterDecision, Allow, Ask, Block, Gate, Replace
-from glidepath.spi.hooks import HOOKS
+from glidepath.spi import HOOKS, AfterDecision, Allow, Ask, Block, Gate, Replace
 from glidepath.testing import VirtualClock
 
 from .test_switches import TURNS, assembled, seen, waits

@@ -22,7 +22,6 @@ from glidepath import (
 from glidepath.constraints import KillSwitchConstraint
 from glidepath.errors import FatalToolError, RefusedError, TransientError
 from glidepath.messages import StopReason
-from glidepath.outcome import ENDINGS
 from glidepath.testing import (
     EventRecorder,
     ScriptedModel,
@@ -37,6 +36,7 @@ from glidepath.testing import (
     truncated,
     virtual,
 )
+from glidepath.values import ENDINGS
 
 S, O = AgentState, LoopOutcome  # noqa: E741 - the two columns of the table
 LIMITS = Limits(max_iterations=10)

@@ -8,8 +8,8 @@ import pytest
 from glidepath import Agent, CancelToken, ExecutionMode, GuardrailsConfig, Limits, LoopOutcome, tool
 from glidepath.events import GuardTripped, MessageAdded
 from glidepath.messages import AssistantMessage, ReplyInfo, StreamEnd, ToolCallDelta, Usage
-from glidepath.money import Price
 from glidepath.testing import EventRecorder, ScriptedModel, call, calls, raw, say, truncated, virtual
+from glidepath.values import Price
 
 ran = []
 

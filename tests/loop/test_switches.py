@@ -26,7 +26,7 @@ from glidepath import (
 from glidepath.errors import ContextOverflowError, TransientError
 from glidepath.events import MessageAdded, StreamStarted, ToolEnded, ToolStarted, TurnStarted
 from glidepath.models import StreamEnd, TextDelta, ThinkingDelta, ToolCallDelta
-from glidepath.plugins.lineup import Hooks
+from glidepath.plugins.hook_table import Hooks
 from glidepath.resilience import model_breaker
 from glidepath.sessions import MemoryStore
 from glidepath.spi import AfterDecision, Block, Gate, GuardVerdict

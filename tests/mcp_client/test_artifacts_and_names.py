@@ -11,7 +11,7 @@ import pytest
 from glidepath import Agent, Limits, tool
 from glidepath.mcp.artifacts import Artifacts
 from glidepath.testing import ScriptedModel, say
-from glidepath.tools.sources import ToolSource, ToolSupply
+from glidepath.tools import ToolSource, ToolSupply
 
 
 def keeping(folder):

@@ -165,7 +165,7 @@ async def test_the_prefix_of_the_requests_does_not_change():
 async def test_g13_the_journal_has_the_real_call():
     store = MemoryStore()
     result = await crowded([real(text="hi"), say("ok")], store=store).run("go")
-    from glidepath.sessions.archive import read_journal
+    from glidepath.sessions import read_journal
 
     intents = [record for record in (await read_journal(store, result.session_id)).records() if record.kind == "intent"]
     assert json.loads(bytes(intents[0].payload)) | {"key": ""} == {"call_id": "call_1", "key": "", "tool": "echo"}

@@ -12,7 +12,7 @@ from glidepath.mcp import McpServer
 from glidepath.mcp.careful_auth import check_login_address
 from glidepath.mcp.oauth_login import Login, forget_login, token_file
 from glidepath.testing import say
-from glidepath.tools.sources import SourceError
+from glidepath.tools import SourceError
 
 from .http_servers import raw_server, response
 from .servers import agent_with, collect

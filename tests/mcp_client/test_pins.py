@@ -154,7 +154,7 @@ async def test_a_tool_that_changes_in_mid_run_is_withdrawn():
 async def test_digests_are_in_the_journal():
     store = MemoryStore()
     result = await agent_with([say("ok")], fake(setup={"tools": [ECHO]}), store=store).run("go")
-    from glidepath.sessions.archive import read_journal
+    from glidepath.sessions import read_journal
 
     folded = (await read_journal(store, result.session_id)).folded
     assert folded.began.pins == {"fake": {"echo": digest_of(ECHO)}}

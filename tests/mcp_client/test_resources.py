@@ -2,7 +2,7 @@
 
 import pytest
 
-from glidepath.cli.servers import prompt_of
+from glidepath.apps.cli.servers import prompt_of
 from glidepath.mcp.resource_tools import list_prompts, prompt_text
 from glidepath.testing import call, say
 

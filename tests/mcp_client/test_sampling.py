@@ -14,8 +14,7 @@ from glidepath.errors import TransientError
 from glidepath.events import BudgetReserved, BudgetSettled, ToolStarted
 from glidepath.mcp import Sampling
 from glidepath.otel import OpenTelemetry
-from glidepath.sessions import MemoryStore
-from glidepath.sessions.archive import read_journal
+from glidepath.sessions import MemoryStore, read_journal
 from glidepath.testing import ScriptedModel, call, calls, fail, hang, say
 
 from .servers import ERAS, collect, fake, results

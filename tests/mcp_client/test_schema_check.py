@@ -4,8 +4,7 @@ import time
 
 import jsonschema
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from glidepath.mcp.definitions import clean_text, make_legal_name, make_legal_schema
 from glidepath.mcp.elicitation import Question, combine_questions, fill_defaults, find_secret_field, question_of

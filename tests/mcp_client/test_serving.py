@@ -10,12 +10,11 @@ import pytest
 from mcp import Client
 
 from glidepath import Agent, Limits, tool
+from glidepath.apps.cli.cli_context import CliContext
 from glidepath.cli import main
-from glidepath.cli.world import CliContext
 from glidepath.errors import ConfigurationError
 from glidepath.events import ToolProgress
-from glidepath.mcp import McpServer
-from glidepath.mcp.serve_agents import agent_server
+from glidepath.mcp import McpServer, agent_server
 from glidepath.testing import ScriptedModel, call, hang, say
 
 from .http_servers import sdk_server

@@ -16,8 +16,8 @@ from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor, SimpleSpanProcessor, SpanExporter, SpanExportResult
 
 from glidepath import Agent, Limits, tool
+from glidepath.apps.telemetry.background import Background
 from glidepath.otel import OpenTelemetry
-from glidepath.otel.background import Background
 from glidepath.testing import EventRecorder, ScriptedModel, call, say
 
 STEPS = 4
@@ -140,7 +140,7 @@ def test_what_a_slow_exporter_has_not_seen_at_the_end_reaches_it_later():
 
 
 def test_a_queue_that_is_full_drops_and_counts(monkeypatch):
-    monkeypatch.setattr("glidepath.otel.background.ROOM", 3)
+    monkeypatch.setattr("glidepath.apps.telemetry.background.ROOM", 3)
     background, gate, done = Background(), threading.Event(), []
     background.put(gate.wait)
     until = time.monotonic() + 10
@@ -155,7 +155,7 @@ def test_a_queue_that_is_full_drops_and_counts(monkeypatch):
 
 
 def test_the_thread_leaves_when_it_has_nothing_to_do(monkeypatch):
-    monkeypatch.setattr("glidepath.otel.background.IDLE", 0.05)
+    monkeypatch.setattr("glidepath.apps.telemetry.background.IDLE", 0.05)
     background = Background()
     background.put(lambda: None)
     thread = background._thread

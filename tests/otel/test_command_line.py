@@ -6,8 +6,8 @@ import time
 
 import pytest
 
+from glidepath.apps.telemetry import sdk
 from glidepath.errors import ConfigurationError
-from glidepath.otel import sdk
 
 MODEL = """
 from glidepath.testing import ScriptedModel, say

@@ -6,7 +6,7 @@ import threading
 import pytest
 
 from glidepath import Agent, Limits, tool
-from glidepath.otel.vocabulary import CONTENT_SWITCH
+from glidepath.apps.telemetry.vocabulary import CONTENT_SWITCH
 from glidepath.testing import ScriptedModel, call, say, thinking
 
 from .kit import Recorded, tokens
@@ -66,7 +66,7 @@ def test_a_secret_is_found_in_arguments_however_json_writes_it():
 
 def test_content_that_cannot_be_written_leaves_the_span_without_it(monkeypatch):
     recorded = Recorded(content=True)
-    monkeypatch.setattr("glidepath.otel.span_content.clean", int)
+    monkeypatch.setattr("glidepath.apps.telemetry.span_content.clean", int)
     result = fly(recorded)
     monkeypatch.undo()
     assert tokens(recorded.spans)[:2] == (result.usage.input, result.usage.output)

@@ -5,19 +5,17 @@ import threading
 from contextlib import contextmanager
 
 import pytest
-from opentelemetry import context as contexts
-from opentelemetry import trace
-from opentelemetry.sdk.trace import ReadableSpan, SpanLimits, SpanProcessor, TracerProvider, sampling
-from opentelemetry.sdk.trace import Span as SdkSpan
+from opentelemetry import context as contexts, trace
+from opentelemetry.sdk.trace import ReadableSpan, Span as SdkSpan, SpanLimits, SpanProcessor, TracerProvider, sampling
 from opentelemetry.sdk.trace.export import BatchSpanProcessor, SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.trace import Status, StatusCode
 
 from glidepath import Agent, Limits, tool
+from glidepath.apps.telemetry.light_span import LightSpan
+from glidepath.apps.telemetry.run_spans import RunSpans
 from glidepath.events import HookFailed, StreamStarted
 from glidepath.otel import OpenTelemetry
-from glidepath.otel.light_span import LightSpan
-from glidepath.otel.run_spans import RunSpans
 from glidepath.testing import ScriptedModel, call, say
 
 from .kit import Recorded
@@ -266,7 +264,7 @@ def test_what_the_sdk_counts_about_itself_is_counted(monkeypatch):
 
 
 def test_another_version_of_the_sdk_makes_its_own_spans(monkeypatch):
-    monkeypatch.setattr("glidepath.otel.light_span.SPAN_PARTS", frozenset({"_name"}))
+    monkeypatch.setattr("glidepath.apps.telemetry.light_span.SPAN_PARTS", frozenset({"_name"}))
     with batch() as kept:
         kept.fly()
         assert not isinstance(kept.met[0], LightSpan)
@@ -375,7 +373,7 @@ class Batches(InMemorySpanExporter):
 
 def test_a_full_batch_is_exported_at_once_and_the_run_gives_way_to_the_exporting_thread(monkeypatch):
     gave_way = []
-    monkeypatch.setattr("glidepath.sdk_privates.sleep", gave_way.append)
+    monkeypatch.setattr("glidepath._sdk_privates.sleep", gave_way.append)
     exporter = Batches(expected=2)
     kept = Kept(BatchSpanProcessor(exporter, max_export_batch_size=2, schedule_delay_millis=600_000))
     kept.fly()  # two chats and a tool call
@@ -385,7 +383,7 @@ def test_a_full_batch_is_exported_at_once_and_the_run_gives_way_to_the_exporting
 
 def test_less_than_a_batch_wakes_nobody(monkeypatch):
     gave_way = []
-    monkeypatch.setattr("glidepath.sdk_privates.sleep", gave_way.append)
+    monkeypatch.setattr("glidepath._sdk_privates.sleep", gave_way.append)
     exporter = Batches(expected=1)
     kept = Kept(BatchSpanProcessor(exporter, schedule_delay_millis=600_000))
     kept.fly()

@@ -7,10 +7,10 @@ import pytest
 
 from glidepath import Agent, Limits, Plugin, approve, tool
 from glidepath._wire import replace
+from glidepath.apps.telemetry.measures import Measures, instruments_of
+from glidepath.apps.telemetry.vocabulary import OPT_IN
 from glidepath.events import RunEnded, RunStarted
 from glidepath.messages import Usage
-from glidepath.otel.measures import Measures, instruments_of
-from glidepath.otel.vocabulary import OPT_IN
 from glidepath.sessions import MemoryStore
 from glidepath.spi import Ask
 from glidepath.testing import ScriptedModel, call, say

@@ -1,8 +1,7 @@
 """Each token has one owner: over any run, what stands on chat spans adds up to the ledger, to the pico-dollar."""
 
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, given, settings, strategies as st
 
 from glidepath import Agent, Limits, tool
 from glidepath.errors import ContextOverflowError, RejectedError, TransientError

@@ -5,10 +5,9 @@ import asyncio
 from glidepath import Agent, Limits, LoopConfig, Plugin, approve, tool
 from glidepath.agent.replay import replay
 from glidepath.sessions import MemoryStore
-from glidepath.sim.flight import fly
 from glidepath.spi import Ask
-from glidepath.testing import ScriptedModel, call, say
-from glidepath.testing.specimens import SPECIMENS
+from glidepath.testing import SPECIMENS, ScriptedModel, call, say
+from glidepath.testing.simulator.flight import fly
 
 from .kit import Recorded, tokens
 

@@ -6,8 +6,8 @@ import pytest
 from opentelemetry import trace
 
 from glidepath import Agent, Limits, tool
+from glidepath.apps.server.prometheus import PrometheusMeters, metrics_plugin
 from glidepath.otel import OpenTelemetry
-from glidepath.serve.prometheus import PrometheusMeters, metrics_plugin
 from glidepath.teams import Team
 from glidepath.testing import ScriptedModel, call, say
 

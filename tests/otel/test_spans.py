@@ -10,7 +10,7 @@ from glidepath import Agent, ExecutionMode, Limits, LoopOutcome, Plugin, approve
 from glidepath.code import CodeMode
 from glidepath.errors import ConfigurationError, TransientError
 from glidepath.otel import OpenTelemetry
-from glidepath.plugins.lineup import HookTable
+from glidepath.plugins import HookTable
 from glidepath.sessions import MemoryStore
 from glidepath.spi import Ask
 from glidepath.teams import Team

@@ -6,7 +6,8 @@ import pytest
 
 from glidepath import AgentState, LoopOutcome, RunResult, StopCause
 from glidepath.errors import RunNotCompleted
-from glidepath.outcome import ENDINGS, PROTOCOL_STOPS, TRANSITIONS, ResourceAction, ResourceValidation
+from glidepath.outcome import PROTOCOL_STOPS, TRANSITIONS, ResourceAction, ResourceValidation
+from glidepath.values import ENDINGS
 
 S, O = AgentState, LoopOutcome  # noqa: E741 - the two columns of the table
 TRANSIENT = {S.IDLE, S.RUNNING, S.WAITING_FOR_TOOL, S.RECOVERING, S.WAITING_FOR_INPUT}

@@ -8,8 +8,7 @@ from typing import Annotated, Literal, TypedDict
 import msgspec
 import pydantic
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from glidepath import (
     Agent,
@@ -28,7 +27,7 @@ from glidepath.errors import RunNotCompleted
 from glidepath.events import GuardTripped, MessageAdded
 from glidepath.sessions import MemoryStore
 from glidepath.testing import EventRecorder, ScriptedModel, call, say, truncated, virtual
-from glidepath.tools.output import Output, OutputError
+from glidepath.tools import Output, OutputError
 
 LIMITS = Limits(max_iterations=6)
 

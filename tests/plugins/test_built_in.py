@@ -5,8 +5,7 @@ import logging
 import threading
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from glidepath import Agent, AgentState, ConfigurationError, Limits, LoopOutcome, approve, deny, tool
 from glidepath.events import HookFailed

@@ -19,9 +19,8 @@ from glidepath.events import (
     TurnEnded,
 )
 from glidepath.messages import UserMessage
-from glidepath.plugins.lineup import HookTable
-from glidepath.spi import AfterDecision, Allow, Ask, Block, Gate, Replace
-from glidepath.spi.hooks import HOOKS
+from glidepath.plugins import HookTable
+from glidepath.spi import HOOKS, AfterDecision, Allow, Ask, Block, Gate, Replace
 from glidepath.testing import EventRecorder, ScriptedModel, call, calls, fail, say, virtual
 
 LIMITS = Limits(max_iterations=9)

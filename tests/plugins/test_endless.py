@@ -1,7 +1,6 @@
 """Whatever a plugin, policy or constraint gives to be read through has an end for us, in items and in time."""
 
-from collections.abc import Mapping, Sequence
-from collections.abc import Set as AbstractSet
+from collections.abc import Mapping, Sequence, Set as AbstractSet
 from itertools import count, repeat
 
 import pytest
@@ -18,9 +17,9 @@ from glidepath import (
     ResourceValidation,
     tool,
 )
-from glidepath.admit import MOST_MESSAGES
 from glidepath.events import HookFailed
-from glidepath.judge import MOST_FIGURES
+from glidepath.kernel.constraint_checks import MOST_FIGURES
+from glidepath.kernel.polling import MOST_MESSAGES
 from glidepath.messages import UserMessage
 from glidepath.plugins import ToolListGate
 from glidepath.run import hooks
@@ -111,7 +110,7 @@ async def test_messages_before_an_iterator_breaks_are_kept():
 async def test_g7_an_iterator_that_is_slow_and_endless_is_stopped_by_the_clock(monkeypatch):
     passed = count(0, 0.01)
     monkeypatch.setattr(hooks.time, "monotonic", lambda: next(passed))
-    monkeypatch.setattr("glidepath.admit.MOST_MESSAGES", 10**9)
+    monkeypatch.setattr("glidepath.kernel.polling.MOST_MESSAGES", 10**9)
     _, failures = await fly(plugins=[plugin("steering", lambda: repeat(None))], hook_timeout=1)
     assert "still giving items after 1 s" in failures[-1].error
 
@@ -125,7 +124,7 @@ async def test_g9_a_gate_that_names_tools_without_end_allows_none():
 
 @virtual
 async def test_g7_a_view_without_end_is_skipped(monkeypatch):
-    monkeypatch.setattr("glidepath.ask.view.MOST_SHOWN", 10_000)
+    monkeypatch.setattr("glidepath.kernel.model_call.view.MOST_SHOWN", 10_000)
     result, failures = await fly(say("answer"), plugins=[plugin("context_transform", EndlessSequence)])
     assert (result.text, [failure.effect for failure in failures]) == ("answer", ["skipped"])
 

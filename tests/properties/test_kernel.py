@@ -9,8 +9,7 @@ import os
 from dataclasses import dataclass
 
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, given, settings, strategies as st
 
 from glidepath import Agent, CancelToken, ExecutionMode, GuardrailsConfig, Limits, ToolContext, ToolResult, tool
 from glidepath.errors import (
@@ -24,7 +23,7 @@ from glidepath.errors import (
 )
 from glidepath.events import BudgetSettled, RunEnded, StreamStarted, ToolStarted
 from glidepath.messages import StopReason, StreamEnd, TextDelta, ToolCallDelta, Usage
-from glidepath.outcome import ENDINGS, AgentState, LoopOutcome
+from glidepath.outcome import AgentState, LoopOutcome
 from glidepath.testing import (
     EventRecorder,
     ScriptedModel,
@@ -42,6 +41,7 @@ from glidepath.testing import (
     transcript_errors,
     truncated,
 )
+from glidepath.values import ENDINGS
 
 CAMPAIGN = bool(os.environ.get("GLIDEPATH_CAMPAIGN"))
 NEVER = 10_000.0

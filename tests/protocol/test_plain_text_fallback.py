@@ -5,8 +5,8 @@ import pytest
 from glidepath import Agent, ConfigurationError, Limits, LoopOutcome, Plugin, ProtocolPolicy, RunResult, approve, tool
 from glidepath._wire import decode, encode
 from glidepath.events import GuardTripped, HookFailed, NoticeSent
+from glidepath.kernel.plain_text import is_question
 from glidepath.messages import StopReason
-from glidepath.plaintext import is_question
 from glidepath.spi import Gate
 from glidepath.testing import EventRecorder, ScriptedModel, call, calls, say, transcript_errors, virtual
 
@@ -216,7 +216,7 @@ async def test_what_was_kept_and_counted_is_carried_over_a_pause():
     ],
 )
 def test_the_text_goes_where_it_belongs(schema, wanted):
-    from glidepath.plaintext import _find_text_parameter
+    from glidepath.kernel.plain_text import _find_text_parameter
 
     assert _find_text_parameter(schema) == wanted
 

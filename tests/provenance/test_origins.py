@@ -6,16 +6,15 @@ import pytest
 
 from glidepath import Agent, Limits, LoopOutcome, Plugin, ToolContext, ToolResult, approve, tool
 from glidepath.events import ApprovalRequested
-from glidepath.messages import IMPORTED, REDACTED, ToolResultMessage, UserMessage, codec, origins_of
-from glidepath.sessions import MemoryStore, RedactingStore
-from glidepath.sessions.archive import export_journal, import_journal, read_journal
+from glidepath.messages import IMPORTED, REDACTED, ToolResultMessage, UserMessage, origins_of
+from glidepath.sessions import MemoryStore, RedactingStore, export_journal, import_journal, read_journal
 from glidepath.spi import AfterDecision, Ask
-from glidepath.teams import Member, Team, TeamExecutionRequest
+from glidepath.teams import History, Member, Team, TeamExecutionRequest
 from glidepath.teams.events import StepAttempted, TeamStarted
-from glidepath.teams.team_history import History
 from glidepath.teams.team_prompts import mark_untrusted, step_prompt
 from glidepath.teams.values import TeamExecutionPlan, TeamStep
 from glidepath.testing import EventRecorder, ScriptedModel, call, calls, say, virtual
+from glidepath.values import codec
 
 ROOMY = Limits(max_iterations=30, max_descendants=30)
 

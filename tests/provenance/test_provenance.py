@@ -6,15 +6,13 @@ import json
 from typing import Any, TypedDict
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from glidepath import Agent, ConfigurationError, Limits, ToolContext, answer, approve, deny, tool
+from glidepath.guards.provenance.words import find_addresses
 from glidepath.messages import ToolResultMessage
 from glidepath.provenance import Provenance
-from glidepath.provenance.words import find_addresses
-from glidepath.sessions import MemoryStore, RedactingStore
-from glidepath.sessions.archive import export_journal, import_journal
+from glidepath.sessions import MemoryStore, RedactingStore, export_journal, import_journal
 from glidepath.testing import ScriptedModel, call, calls, say, virtual
 
 ROOMY = Limits(max_iterations=30, max_descendants=10)
@@ -504,7 +502,7 @@ def test_g9_a_plugin_that_crashes_blocks_the_call():
 
 
 def test_g9_arguments_that_are_too_many_to_judge_are_blocked(monkeypatch):
-    monkeypatch.setattr("glidepath.provenance.known_text.MOST_LEAVES", 20)
+    monkeypatch.setattr("glidepath.guards.provenance.known_text.MOST_LEAVES", 20)
 
     @tool
     async def many(items: list[str]) -> str:

@@ -4,15 +4,15 @@ import asyncio
 import json
 
 import pytest
-from hypothesis import example, given, settings
-from hypothesis import strategies as st
+from hypothesis import example, given, settings, strategies as st
 
 from glidepath import Agent, Limits, tool
-from glidepath.messages import TextBlock, UserMessage, make_earlier_reply
+from glidepath.guards.provenance.user_text import UserText, role_of
+from glidepath.guards.provenance.words import is_telling
+from glidepath.messages import TextBlock, UserMessage
 from glidepath.provenance import Provenance
-from glidepath.provenance.user_text import UserText, role_of
-from glidepath.provenance.words import is_telling
 from glidepath.testing import ScriptedModel, call, say
+from glidepath.values import make_earlier_reply
 
 EVIL = "billing@evil.example"
 HONEST = [

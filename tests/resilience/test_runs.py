@@ -14,7 +14,9 @@ from glidepath.errors import (
     TransientError,
 )
 from glidepath.events import BreakerChanged, ModelSwitched, RetryScheduled, StreamStarted
-from glidepath.resilience import MODEL_FAILURES, BreakerState, model_breaker
+from glidepath.resilience import model_breaker
+from glidepath.run import BreakerState
+from glidepath.run.resilience import MODEL_FAILURES
 from glidepath.testing import EventRecorder, ScriptedModel, VirtualClock, call, fail, hang, virtual
 
 LIMITS = Limits(max_iterations=10)

@@ -3,8 +3,7 @@
 import asyncio
 from itertools import cycle
 
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from glidepath import (
     Agent,

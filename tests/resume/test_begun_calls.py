@@ -3,8 +3,7 @@
 import pytest
 
 from glidepath import Agent, CancelToken, Limits, LoopOutcome, Plugin, Session, answer, deny, tool
-from glidepath.sessions import MemoryStore
-from glidepath.sessions.archive import read_journal
+from glidepath.sessions import MemoryStore, read_journal
 from glidepath.spi import Block
 from glidepath.testing import ScriptedModel, call, calls, say, transcript_errors, virtual
 from glidepath.tools import NeedsInput, ToolContext

@@ -2,27 +2,22 @@
 
 import json
 
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from glidepath import AgentState, LoopOutcome, RunResult, StopCause, Usage, approve, deny
 from glidepath._wire import decode, encode, replace
 from glidepath.messages import CustomMessage, StopReason, ToolCall, UserMessage
 from glidepath.outcome import (
     AbandonedWork,
-    Carried,
     Charge,
     PendingCall,
-    PerRun,
-    Program,
     ResourceAction,
     ResourceValidation,
-    SessionStand,
     Snapshot,
     ValidationRecord,
-    Verdict,
 )
 from glidepath.testing import call, calls, virtual
+from glidepath.values import Carried, PerRun, Program, SessionStand, Verdict
 
 from .desk import Desk, ids, mixed, results
 

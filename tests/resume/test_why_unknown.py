@@ -5,10 +5,9 @@ import asyncio
 import pytest
 
 from glidepath import Agent, Limits, _wire, tool
-from glidepath.result_kind import Unknown
-from glidepath.sessions import MemoryStore, RedactingStore
-from glidepath.sessions.archive import export_journal, import_journal
+from glidepath.sessions import MemoryStore, RedactingStore, export_journal, import_journal
 from glidepath.testing import ScriptedModel, call, say
+from glidepath.values import Unknown
 
 LIMITS = Limits(max_iterations=5)
 

@@ -31,7 +31,7 @@ from glidepath.events import RunEnded
 from glidepath.models import StreamEnd, TextDelta
 from glidepath.outcome import RunResult
 from glidepath.sessions import MemoryStore
-from glidepath.spi.hooks import HOOKS
+from glidepath.spi import HOOKS
 from glidepath.teams import ExpertTeamCoordinator, Member, Team, TeamResult
 from glidepath.testing import (
     EventRecorder,

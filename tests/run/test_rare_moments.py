@@ -11,10 +11,9 @@ from glidepath.agent import run_lifecycle
 from glidepath.errors import RejectedError
 from glidepath.events import RunEnded
 from glidepath.messages import AssistantMessage, ToolCall
-from glidepath.run import Signal, Watch
+from glidepath.run import Signal, Watch, guard_state, launch
 from glidepath.run.abandoned import request
-from glidepath.run.inside import CallScope, _Errand, _follow_errand, launch
-from glidepath.run.snapshot import guard_state
+from glidepath.run.nested import CallScope, _Errand, _follow_errand
 from glidepath.testing import EventRecorder, ScriptedModel, call, hang, say, virtual
 
 LIMITS = Limits(max_iterations=5)
@@ -111,7 +110,7 @@ async def test_an_error_of_a_provider_after_the_turn_keeps_why_the_model_stopped
 
     async def late(run, prompt):
         await real(run, prompt)
-        from glidepath.endings import fail_run
+        from glidepath.kernel.endings import fail_run
 
         return fail_run(run, RejectedError("too late"))
 

@@ -1,18 +1,17 @@
 """What a person is shown of untrusted text: complete, nothing hidden, nothing that passes for something else."""
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from glidepath.messages import ToolCall
 from glidepath.outcome import PendingCall
-from glidepath.run.question import question_rows
-from glidepath.run.revealing import (
+from glidepath.run import (
     argument_rows,
     call_line,
     escape_invisible,
     fold_line,
     mask_controls,
+    question_rows,
     size_of,
     width_of,
     wrap_lines,

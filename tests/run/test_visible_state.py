@@ -7,8 +7,7 @@ import pytest
 from glidepath import Agent, AgentState, Limits, Session, approve, tool
 from glidepath.errors import TransientError
 from glidepath.events import RetryScheduled, RunStarted, StreamStarted, ToolStarted
-from glidepath.sessions import MemoryStore
-from glidepath.sessions.archive import read_journal
+from glidepath.sessions import MemoryStore, read_journal
 from glidepath.testing import ScriptedModel, call, fail, say, virtual
 
 LIMITS = Limits(max_iterations=5)

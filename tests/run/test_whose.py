@@ -6,8 +6,7 @@ import os
 import signal
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from glidepath import (
     Agent,

@@ -3,9 +3,9 @@
 import pytest
 
 from glidepath.conformance import SandboxContract
-from glidepath.conformance.contract import clauses_of
 from glidepath.sandbox import Sandbox
-from glidepath.sandbox.policy import explain_unusable
+from glidepath.testing.conformance.contract import clauses_of
+from glidepath.tools.sandbox.policy import explain_unusable
 
 pytestmark = pytest.mark.process
 

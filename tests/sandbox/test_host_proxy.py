@@ -6,8 +6,8 @@ from contextlib import suppress
 
 import pytest
 
-from glidepath.sandbox import host_proxy
-from glidepath.sandbox.host_proxy import HostProxy, Listed
+from glidepath.tools.sandbox import host_proxy
+from glidepath.tools.sandbox.host_proxy import HostProxy, Listed
 
 
 def asked(proxy, text):

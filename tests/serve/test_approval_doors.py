@@ -8,10 +8,9 @@ from acp import schema
 from tests.spoofs import IDS, SPOOFS, assert_shown
 
 from glidepath import approve, tool
+from glidepath.apps.server.protocol_acp import EditorAgent
 from glidepath.errors import ConfigurationError
-from glidepath.serve.acp_door import EditorAgent
-from glidepath.sessions import MemoryStore
-from glidepath.sessions.inbox import decide
+from glidepath.sessions import MemoryStore, decide
 from glidepath.testing import call, calls, say
 
 from .deck import agent, pay, serving

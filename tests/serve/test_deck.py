@@ -11,12 +11,13 @@ import sys
 
 import pytest
 
+from glidepath.apps.cli.cli_context import CliContext
+from glidepath.apps.cli.deck_server import _choose_store, load_agents
+from glidepath.apps.server import demo, static_files
+from glidepath.apps.server.deck_export import export_page, export_run
 from glidepath.cli import main as command
-from glidepath.cli.deck_server import _choose_store, load_agents
-from glidepath.cli.world import CliContext
 from glidepath.errors import ConfigurationError, StoreError
-from glidepath.serve import app, demo, static_files
-from glidepath.serve.deck_export import export_page, export_run
+from glidepath.serve import app
 from glidepath.serve.locks import OPERATOR
 from glidepath.sessions import MemoryStore, SqliteStore
 from glidepath.testing import call, calls, say
@@ -120,7 +121,7 @@ def test_deck_export_writes_a_file_and_says_what_is_missing(tmp_path, monkeypatc
     world = CliContext(stderr=io.StringIO(), stdout=io.StringIO(), folder=tmp_path)
     (tmp_path / "index.html").write_text('<head></head><body><script src="./a.js"></script></body>')
     (tmp_path / "a.js").write_text("1")
-    monkeypatch.setattr("glidepath.serve.deck_export.STATIC", tmp_path)
+    monkeypatch.setattr("glidepath.apps.server.deck_export.STATIC", tmp_path)
     monkeypatch.setattr(export_page, "__defaults__", (tmp_path,))
     assert command(["deck", "export", "mine", "out.html", "--store", "sqlite:store"], world) == 0
     assert '"run_id"' in (tmp_path / "out.html").read_text()

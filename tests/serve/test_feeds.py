@@ -6,13 +6,13 @@ import json
 import pytest
 
 from glidepath import Agent, AgentState, Limits, tool
+from glidepath.apps.server import event_streams
+from glidepath.apps.server.event_log import FolderLog, LogHead, MemoryLog, kind_of
+from glidepath.apps.server.postgres_log import PostgresLog
+from glidepath.apps.server.run_summary import FlightCard
 from glidepath.errors import TransientError
 from glidepath.events import RetryScheduled, StreamStarted, ToolStarted
-from glidepath.serve import event_streams
-from glidepath.serve.event_log import FolderLog, LogHead, MemoryLog, kind_of
-from glidepath.serve.flight_card import FlightCard
 from glidepath.serve.locks import OPERATOR
-from glidepath.serve.postgres_log import PostgresLog
 from glidepath.sessions import MemoryStore, SqliteStore
 from glidepath.testing import ScriptedModel, call, fail, say, virtual
 
@@ -184,8 +184,8 @@ def test_whoever_asks_for_nothing_special_gets_a_stream():
 def test_a_store_in_postgresql_keeps_events_and_shows_its_fleet():
     from tests.engines.kit import fresh_database
 
-    from glidepath.engines.dbos.fleet_ledger import FleetLedger, Quota
-    from glidepath.ledger import Amount
+    from glidepath.apps.fleet.fleet_ledger import FleetLedger, Quota
+    from glidepath.run import Amount
     from glidepath.sessions import PostgresStore
 
     async def main():
@@ -324,7 +324,7 @@ def test_a_run_of_another_program_is_retold_from_its_journal():
 
 
 def test_a_run_in_another_process_can_be_followed_landed_and_stopped(monkeypatch):
-    from glidepath.serve import store_reader
+    from glidepath.apps.server import store_reader
 
     monkeypatch.setattr(store_reader, "LOOK", 0.02)
 
@@ -353,7 +353,7 @@ def test_a_run_in_another_process_can_be_followed_landed_and_stopped(monkeypatch
 
 
 def test_a_second_server_on_the_same_store_follows_the_runs_of_the_first(tmp_path, monkeypatch):
-    from glidepath.serve import store_reader
+    from glidepath.apps.server import store_reader
 
     monkeypatch.setattr(store_reader, "LOOK", 0.02)
 

@@ -8,8 +8,10 @@ from contextlib import AsyncExitStack, contextmanager
 import pytest
 
 from glidepath import Limits, Usage
+from glidepath.apps.server.locks.kept_keys import FileKeys
+from glidepath.apps.server.locks.start_counts import MemoryStarts
+from glidepath.apps.server.route_rights import DOORS
 from glidepath.errors import ConfigurationError, StoreError
-from glidepath.serve.doors import DOORS
 from glidepath.serve.locks import (
     RIGHTS,
     ROLES,
@@ -21,8 +23,6 @@ from glidepath.serve.locks import (
     keys_for,
     make_key,
 )
-from glidepath.serve.locks.kept_keys import FileKeys
-from glidepath.serve.locks.start_counts import MemoryStarts
 from glidepath.sessions import MemoryStore, SqliteStore
 from glidepath.testing import ScriptedModel, call, say
 
@@ -132,7 +132,7 @@ def test_without_a_secret_no_route_answers(method, path):
 def test_a_route_without_a_row_cannot_be_served():
     from starlette.routing import Route
 
-    from glidepath.serve.doors import lock_routes
+    from glidepath.apps.server.route_rights import lock_routes
 
     with pytest.raises(KeyError):
         lock_routes([Route("/api/new", lambda _: None, methods=["POST"])])
@@ -254,7 +254,7 @@ def test_the_feed_shows_a_key_its_own_cards_only():
     ring, secret = keyed(("web", "run"))
 
     async def main():
-        from glidepath.serve import event_streams
+        from glidepath.apps.server import event_streams
         from glidepath.serve.locks import Visitor
 
         doors = Doors()

@@ -9,9 +9,9 @@ import pytest
 import uvicorn
 
 from glidepath import Agent, Limits
+from glidepath.apps.server.listener import config_for
 from glidepath.mcp import McpServer
 from glidepath.serve import app
-from glidepath.serve.listener import config_for
 from glidepath.serve.locks import MemoryKeys, make_key
 from glidepath.sessions import MemoryStore
 from glidepath.testing import ScriptedModel, call, say

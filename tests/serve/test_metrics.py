@@ -6,8 +6,8 @@ import re
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 
+from glidepath.apps.server.prometheus import PrometheusMeters, _labels, _name
 from glidepath.otel import OpenTelemetry
-from glidepath.serve.prometheus import PrometheusMeters, _labels, _name
 from glidepath.testing import call, say
 
 from .deck import agent, events, serving, start

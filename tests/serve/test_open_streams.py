@@ -6,8 +6,9 @@ from contextlib import asynccontextmanager
 
 import pytest
 
+from glidepath.apps.server.locks import key_watch
 from glidepath.errors import StoreError
-from glidepath.serve.locks import MemoryKeys, key_watch, keys_for, make_key
+from glidepath.serve.locks import MemoryKeys, keys_for, make_key
 from glidepath.sessions import MemoryStore, SqliteStore
 from glidepath.testing import call, say
 
@@ -166,7 +167,7 @@ async def test_streams_end_when_keys_cannot_be_read_for_long(monkeypatch):
 @flown
 async def test_a_handler_that_does_not_listen_is_cancelled():
     """A door that forgets to watch for its client cannot keep a stream open either."""
-    from glidepath.serve.gatekeeper import Gatekeeper, is_private
+    from glidepath.apps.server.gatekeeper import Gatekeeper, is_private
     from glidepath.serve.locks import Doorkeeper, parse_hosts
 
     async def deaf(_scope, _receive, send):

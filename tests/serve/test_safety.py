@@ -7,9 +7,9 @@ import time
 import httpx
 import pytest
 
+from glidepath.apps.server.listener import config_for
 from glidepath.errors import ConfigurationError
 from glidepath.serve import app
-from glidepath.serve.listener import config_for
 from glidepath.serve.locks import check_tokens, is_loopback, parse_hosts
 
 from .deck import HEADERS, TOKEN, VIEW, agent, code, events, serving, start
@@ -279,7 +279,7 @@ def head(*lines):
 
 
 def test_slow_and_malformed_requests_do_not_hold_the_server(monkeypatch):
-    from glidepath.serve import listener
+    from glidepath.apps.server import listener
 
     monkeypatch.setattr(listener, "HEADER_SECONDS", 0.3)
     application = app(agents=[agent()], token=TOKEN, body_seconds=0.3)
@@ -304,8 +304,8 @@ def test_slow_and_malformed_requests_do_not_hold_the_server(monkeypatch):
 def test_another_address_without_a_token_refuses_to_start(tmp_path):
     import io
 
+    from glidepath.apps.cli.cli_context import CliContext
     from glidepath.cli import main
-    from glidepath.cli.world import CliContext
 
     said = io.StringIO()
     world = CliContext(

@@ -6,10 +6,8 @@ import random
 import pytest
 
 from glidepath import Agent, Limits, approve, deny, tool
-from glidepath.sessions import MemoryStore
-from glidepath.sessions.archive import read_journal
+from glidepath.sessions import MemoryStore, read_journal, send
 from glidepath.sessions.forking import count_turns
-from glidepath.sessions.inbox import send
 from glidepath.testing import ScriptedModel, call, calls, say, transcript_errors
 
 

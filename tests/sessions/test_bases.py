@@ -6,11 +6,20 @@ import pytest
 from tests.crash.postgres import fresh_schema
 
 from glidepath import Agent, Limits, LoopOutcome, Session, tool
-from glidepath.sessions import MemoryStore, PostgresStore, SqliteStore, bases
-from glidepath.sessions.archive import export_journal, import_journal, read_journal, repair
-from glidepath.sessions.bases import Base, read_folded_state
-from glidepath.sessions.fold import Folded
+from glidepath.sessions import (
+    Folded,
+    MemoryStore,
+    PostgresStore,
+    SqliteStore,
+    checkpoints as bases,
+    export_journal,
+    import_journal,
+    read_folded_state,
+    read_journal,
+)
+from glidepath.sessions.checkpoints import Base
 from glidepath.sessions.redaction import RedactingStore
+from glidepath.sessions.repairing import repair
 from glidepath.spi import Commit
 from glidepath.testing import ScriptedModel, call, calls, say
 

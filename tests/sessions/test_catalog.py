@@ -7,12 +7,22 @@ import pytest
 from tests.crash.postgres import fresh_schema
 
 from glidepath import Agent, ConfigurationError, Limits
+from glidepath.apps.server.event_log import LogHead, log_for
 from glidepath.errors import StoreError
-from glidepath.serve.event_log import LogHead, log_for
-from glidepath.sessions import MemoryStore, PostgresStore, SqliteStore
-from glidepath.sessions.archive import export_journal, import_journal, read_journal
-from glidepath.sessions.finding import annotate, each_session, find_sessions, prune, remove_sessions
-from glidepath.sessions.owner import this_owner
+from glidepath.sessions import (
+    MemoryStore,
+    PostgresStore,
+    SqliteStore,
+    annotate,
+    each_session,
+    export_journal,
+    find_sessions,
+    import_journal,
+    prune,
+    read_journal,
+    remove_sessions,
+    this_owner,
+)
 from glidepath.spi import SessionQuery
 from glidepath.teams import Member, Team, TeamExecutionRequest
 from glidepath.testing import ScriptedModel, call, say
@@ -60,7 +70,7 @@ def test_any_summary_is_taken_by_every_catalog(tmp_path):
         for store in (MemoryStore(), SqliteStore(tmp_path / "s.db"), PostgresStore(fresh_schema())):
             for number, summary in enumerate(odd):
                 lease = await store.claim(f"s{number}", this_owner())
-                from glidepath.sessions.chain import link
+                from glidepath.sessions import link
 
                 later = store.append(lease, link(b"", 1, 1, 1.0, []), summary=summary)
                 if later is not None:

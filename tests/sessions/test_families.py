@@ -6,10 +6,17 @@ import pytest
 
 from glidepath import Agent, ConfigurationError, Limits, LoopOutcome, tool
 from glidepath.errors import StoreError
-from glidepath.sessions import MemoryStore, SqliteStore
-from glidepath.sessions.archive import export_journal, import_journal, parse_export, read_journal
-from glidepath.sessions.chain import read
-from glidepath.sessions.finding import annotate, find_sessions
+from glidepath.sessions import (
+    MemoryStore,
+    SqliteStore,
+    annotate,
+    export_journal,
+    find_sessions,
+    import_journal,
+    read,
+    read_journal,
+)
+from glidepath.sessions.archive import parse_export
 from glidepath.spi import Commit
 from glidepath.testing import ScriptedModel, call, say
 

@@ -1,7 +1,7 @@
 """The first commit of a run says what differs from a run in which nothing has happened."""
 
 from glidepath.outcome import Snapshot
-from glidepath.run.snapshot import PARTS, freeze_field
+from glidepath.run import PARTS, freeze_field
 from glidepath.sessions.state_changes import MARKED
 
 

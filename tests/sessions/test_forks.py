@@ -6,13 +6,20 @@ import pytest
 
 from glidepath import Agent, ConfigurationError, Limits, LoopOutcome, Session, ToolContext, _wire, approve, tool
 from glidepath.errors import StoreError
-from glidepath.sessions import MemoryStore, SqliteStore
-from glidepath.sessions.archive import export_journal, import_journal, read_journal
-from glidepath.sessions.chain import read
-from glidepath.sessions.finding import annotate, find_sessions
-from glidepath.sessions.forking import fork, rewind
-from glidepath.sessions.owner import this_owner
-from glidepath.sessions.recover import open_calls
+from glidepath.sessions import (
+    MemoryStore,
+    SqliteStore,
+    annotate,
+    export_journal,
+    find_sessions,
+    fork,
+    import_journal,
+    open_calls,
+    read,
+    read_journal,
+    rewind,
+    this_owner,
+)
 from glidepath.teams import Member, Team, TeamExecutionRequest
 from glidepath.testing import ScriptedModel, call, calls, say
 

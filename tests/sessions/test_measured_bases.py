@@ -6,12 +6,18 @@ import pytest
 
 from glidepath import Agent, Limits, tool
 from glidepath.messages import AssistantMessage, TextBlock, ToolCall, ToolResultMessage, UserMessage
-from glidepath.run import survey as survey_module
-from glidepath.run.survey import MEASURE, TranscriptStats
-from glidepath.sessions import MemoryStore, SqliteStore, bases
-from glidepath.sessions.archive import export_journal, import_journal
-from glidepath.sessions.bases import _base_in, read_folded_state
-from glidepath.sessions.chain import read
+from glidepath.run import TranscriptStats, transcript_stats as survey_module
+from glidepath.run.transcript_stats import MEASURE
+from glidepath.sessions import (
+    MemoryStore,
+    SqliteStore,
+    checkpoints as bases,
+    export_journal,
+    import_journal,
+    read,
+    read_folded_state,
+)
+from glidepath.sessions.checkpoints import _base_in
 from glidepath.sessions.redaction import RedactingStore
 from glidepath.testing import ScriptedModel, call, calls, say
 
@@ -103,11 +109,11 @@ def test_the_first_prompt_of_a_process_measures_only_what_came_after_the_last_ba
 @pytest.mark.parametrize("why", ["another way of counting", "an older base", "another number of messages"])
 def test_measures_that_do_not_fit_are_not_used(why, tmp_path, monkeypatch):
     if why == "an older base":
-        monkeypatch.setattr("glidepath.agent.durable.with_measures", lambda base, *_: base)
+        monkeypatch.setattr("glidepath.agent.durable.add_measures", lambda base, *_: base)
     if why == "another number of messages":
         made = bases.add_measures
         monkeypatch.setattr(
-            "glidepath.agent.durable.with_measures",
+            "glidepath.agent.durable.add_measures",
             lambda base, messages, plan: made(bases._wire.replace(base, count=base.count - 1), messages, plan),
         )
 

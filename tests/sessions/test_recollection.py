@@ -12,10 +12,17 @@ from glidepath import Agent, Limits, Session, Usage, tool
 from glidepath._wire import replace
 from glidepath.agent.prepare import RunRequest, prepare
 from glidepath.messages import CustomMessage, ImageBlock, TextBlock, UserMessage
-from glidepath.run.survey import LONG, TranscriptStats, characters_of
-from glidepath.sessions import MemoryStore, PostgresStore, SqliteStore, recollection
-from glidepath.sessions.archive import export_journal, import_journal, read_journal
-from glidepath.sessions.bases import read_folded_state
+from glidepath.run import LONG, TranscriptStats, characters_of
+from glidepath.sessions import (
+    MemoryStore,
+    PostgresStore,
+    SqliteStore,
+    export_journal,
+    fold_cache as recollection,
+    import_journal,
+    read_folded_state,
+    read_journal,
+)
 from glidepath.spi import Commit
 from glidepath.testing import ScriptedModel, call, say
 

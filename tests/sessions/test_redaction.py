@@ -8,19 +8,31 @@ from tests.crash.test_journal import SCENES, TOOLS, plain
 
 from glidepath import Agent, ConfigurationError, Limits, LoopOutcome, _wire, approve, tool
 from glidepath.errors import StoreError
-from glidepath.messages import codec
 from glidepath.outcome import RunResult, Snapshot
 from glidepath.run.snapshot import take_snapshot
-from glidepath.sessions import MemoryStore, RedactingStore, SqliteStore, bases
-from glidepath.sessions.archive import export_journal, import_journal, read_journal, repair, stop
-from glidepath.sessions.chain import plain_payload, verify_commits
-from glidepath.sessions.finding import annotate, find_sessions
+from glidepath.sessions import (
+    JournalRecorder,
+    MemoryStore,
+    RedactingStore,
+    Redactor,
+    SqliteStore,
+    annotate,
+    checkpoints as bases,
+    decide,
+    export_journal,
+    find_sessions,
+    import_journal,
+    read_journal,
+    send,
+    stop,
+    verify_commits,
+)
+from glidepath.sessions.chain import plain_payload
 from glidepath.sessions.fold import fold
-from glidepath.sessions.inbox import decide, send
-from glidepath.sessions.redaction import Redactor
-from glidepath.sessions.scribe import JournalRecorder
+from glidepath.sessions.repairing import repair
 from glidepath.teams import Member, Team, TeamExecutionRequest
 from glidepath.testing import ScriptedModel, VirtualClock, call, calls, say
+from glidepath.values import codec
 
 SECRET = re.compile(r"hunter2|sk-\w+")
 LIMITS = Limits(max_iterations=20, max_tokens=200_000)
@@ -217,7 +229,7 @@ def test_g13_a_redacted_call_is_unknown_after_a_crash_only_if_it_had_begun(begun
 
 
 def _without(before, commit, kind):
-    from glidepath.sessions.chain import link, read
+    from glidepath.sessions import link, read
 
     records = read(commit)
     items = [(record.kind, record.payload) for record in records if record.kind != kind]

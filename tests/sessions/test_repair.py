@@ -7,10 +7,8 @@ from tests.crash.postgres import fresh_schema
 
 from glidepath import Agent, Limits, LoopOutcome, approve, tool
 from glidepath.errors import StoreError
-from glidepath.sessions import MemoryStore, PostgresStore, SqliteStore
-from glidepath.sessions.archive import read_journal, repair
-from glidepath.sessions.chain import read
-from glidepath.sessions.owner import this_owner
+from glidepath.sessions import MemoryStore, PostgresStore, SqliteStore, read, read_journal, this_owner
+from glidepath.sessions.repairing import repair
 from glidepath.spi import Commit
 from glidepath.testing import ScriptedModel, call, calls, say
 

@@ -5,16 +5,15 @@ from xml.etree import ElementTree as ET
 
 from glidepath import Agent, Limits
 from glidepath.agent.replay import replay
-from glidepath.burndown import Burn, svg_burndown, text_burndown
 from glidepath.errors import RejectedError
 from glidepath.events import BudgetSettled
-from glidepath.sessions import MemoryStore
-from glidepath.sessions.archive import read_journal
+from glidepath.sessions import MemoryStore, read_journal
 from glidepath.sim import simulate
-from glidepath.sim.page import page
-from glidepath.sim.whatif import session_runs
 from glidepath.testing import ScriptedModel, VirtualClock, call, say
+from glidepath.testing.simulator.page import page
+from glidepath.testing.simulator.whatif import session_runs
 from glidepath.tools import tool
+from glidepath.values import Burn, svg_burndown, text_burndown
 
 
 @tool

@@ -19,11 +19,12 @@ from glidepath import (
     Usage,
     tool,
 )
-from glidepath.sim import Report, crash, encode_report, fly, simulate
-from glidepath.sim.page import page
+from glidepath.sim import Report, fly, simulate
 from glidepath.spi import Block, Gate, Replace
-from glidepath.testing import ScriptedModel
-from glidepath.testing.specimens import ANSWER, SPECIMENS, Specimen
+from glidepath.testing import SPECIMENS, ScriptedModel
+from glidepath.testing.simulator import crash, encode_report
+from glidepath.testing.simulator.page import page
+from glidepath.testing.specimens import ANSWER, Specimen
 from glidepath.testing.turns import say
 
 BY_NAME = {kind.name: kind for kind in SPECIMENS}

@@ -5,11 +5,11 @@ import io
 import pytest
 
 from glidepath import Agent, GuardrailsConfig, Limits, tool
+from glidepath.apps.cli.cli_context import CliContext
 from glidepath.cli import main
-from glidepath.cli.world import CliContext
 from glidepath.sessions import SqliteStore
-from glidepath.sim.tune import LIMITS, read_runs, tune
 from glidepath.testing import ScriptedModel, call, say, virtual
+from glidepath.testing.simulator.tune import LIMITS, read_runs, tune
 
 
 @tool

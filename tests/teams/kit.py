@@ -4,6 +4,7 @@ import asyncio
 
 from glidepath import Agent, Limits
 from glidepath.teams import (
+    TERMINAL,
     EvaluationVerdict,
     Team,
     TeamConfig,
@@ -12,7 +13,7 @@ from glidepath.teams import (
     TeamStep,
     VerdictOutcome,
 )
-from glidepath.teams.events import TERMINAL, StepAssigned, StepCompleted, TeamStarted, make_ending
+from glidepath.teams.events import StepAssigned, StepCompleted, TeamStarted, make_ending
 from glidepath.testing import ScriptedModel
 
 ROOMY = Limits(max_iterations=50)

@@ -10,8 +10,7 @@ from pathlib import Path
 
 from glidepath import Agent, Limits, tool
 from glidepath.errors import StoreError
-from glidepath.sessions import MemoryStore
-from glidepath.sessions.archive import export_journal
+from glidepath.sessions import MemoryStore, export_journal
 from glidepath.teams import (
     EvaluationVerdict,
     ExpertTeamCoordinator,

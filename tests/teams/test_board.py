@@ -4,8 +4,7 @@ import itertools
 import time
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from glidepath.teams import STEP_TRANSITIONS, DependencyFailure, StepOutcome, StepState, TeamStatus
 from glidepath.teams.step_table import IllegalMove, StepTable

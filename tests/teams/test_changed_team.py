@@ -4,15 +4,19 @@ import pytest
 
 from glidepath import Agent, ConfigurationError, Limits, approve, tool
 from glidepath._version import VERSION
-from glidepath.cli.team_board import report
+from glidepath.apps.cli.team_board import report
 from glidepath.errors import StoreError
-from glidepath.sessions import MemoryStore, RedactingStore
-from glidepath.sessions.chain import SCHEMA
-from glidepath.sessions.inbox import decide, send
-from glidepath.teams import DefaultTaskDispatchCoordinator, ExpertTeamCoordinator, Member, Team, TeamStatus
+from glidepath.sessions import SCHEMA, MemoryStore, RedactingStore, decide, send
+from glidepath.teams import (
+    DefaultTaskDispatchCoordinator,
+    ExpertTeamCoordinator,
+    History,
+    Member,
+    Team,
+    TeamStatus,
+    read_story,
+)
 from glidepath.teams.events import TeamStarted
-from glidepath.teams.journal import read_story
-from glidepath.teams.team_history import History
 from glidepath.testing import ScriptedModel, call, say, virtual
 
 from .kit import Recorder, agent, request, step, team

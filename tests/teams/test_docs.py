@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from glidepath.plugins.lineup import snake_case
+from glidepath.plugins import snake_case
 from glidepath.teams import EvaluationStrategy, TeamConfig, TeamCoordinator, TeamStatus, VerdictOutcome
 from glidepath.teams.events import TEAM_EVENTS, TeamEvent
 

@@ -4,8 +4,7 @@ import asyncio
 from dataclasses import dataclass
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from glidepath import Agent, ConfigurationError
 from glidepath._wire import settle_field

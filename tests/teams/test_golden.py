@@ -5,9 +5,8 @@ from pathlib import Path
 import pytest
 
 from glidepath import _wire, approve
-from glidepath.sessions import MemoryStore
+from glidepath.sessions import MemoryStore, read
 from glidepath.sessions.archive import parse_export
-from glidepath.sessions.chain import read
 from glidepath.teams import StepState, TeamStatus
 from glidepath.testing import virtual
 

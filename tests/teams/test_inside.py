@@ -117,7 +117,7 @@ async def test_a_team_inside_a_run_with_a_journal_works_with_and_without_a_store
 
 
 def test_g1_a_team_in_a_thread_that_blocks_the_loop_of_its_run_is_still_part_of_that_run(monkeypatch):
-    monkeypatch.setattr("glidepath.run.inside.ANSWERS_WITHIN", 0.1)
+    monkeypatch.setattr("glidepath.run.nested.ANSWERS_WITHIN", 0.1)
     results, team = [], Team([one_member()])
 
     async def block(team):

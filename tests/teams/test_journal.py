@@ -16,10 +16,10 @@ from glidepath import ConfigurationError, approve, tool
 from glidepath._version import VERSION
 from glidepath._wire import replace
 from glidepath.errors import RejectedError, StoreError
-from glidepath.sessions import MemoryStore, SqliteStore
-from glidepath.sessions.chain import OLDEST, SCHEMA, link, read
-from glidepath.sessions.owner import this_owner
+from glidepath.sessions import SCHEMA, MemoryStore, SqliteStore, link, read, this_owner
+from glidepath.sessions.chain import OLDEST
 from glidepath.teams import (
+    TERMINAL,
     AgentEvaluationStrategy,
     DefaultTaskDispatchCoordinator,
     ExpertTeamCoordinator,
@@ -27,7 +27,7 @@ from glidepath.teams import (
     TeamResourceConstraint,
     TeamStatus,
 )
-from glidepath.teams.events import TERMINAL, StepAssigned, StepAttempted, StepCompleted, TeamStarted, codec
+from glidepath.teams.events import StepAssigned, StepAttempted, StepCompleted, TeamStarted, codec
 from glidepath.testing import call, fail, hang, no_leftovers, say, virtual
 
 from .killable import crew as killable_crew

@@ -1,15 +1,14 @@
 """The order of events: legal stories pass, and each broken rule is named."""
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from glidepath import _wire
-from glidepath import events as ev
 from glidepath.messages import AssistantMessage, StopReason, TextBlock, ToolCall, ToolResultMessage, UserMessage
 from glidepath.outcome import AgentState, LoopOutcome, PendingCall, RunResult, StopCause
 from glidepath.testing import EventRecorder
 from glidepath.testing.grammar import RULES
+from glidepath.values import events as ev
 
 CAUSE = StopCause(source="max_iterations", action="graceful_exit", reason="no more turns")
 

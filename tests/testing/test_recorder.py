@@ -3,15 +3,14 @@
 import re
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
-from glidepath import events as ev
 from glidepath.messages import AssistantMessage, CustomMessage, TextBlock, ToolCall, ToolResultMessage, UserMessage
 from glidepath.outcome import AgentState, LoopOutcome, ResourceAction, RunResult
 from glidepath.spi import Plugin
 from glidepath.testing import EventRecorder
 from glidepath.testing.recorder import _is_match
+from glidepath.values import events as ev
 
 
 def make(kind, **fields):

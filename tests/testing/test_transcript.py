@@ -1,8 +1,7 @@
 """Every tool call has exactly one result, in source order (G6)."""
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from glidepath.messages import (
     AssistantMessage,

@@ -1,8 +1,7 @@
 """What is read out of a docstring."""
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from glidepath.tools.docstrings import read_docstring
 

@@ -15,10 +15,10 @@ from pathlib import Path
 import pytest
 
 from glidepath.errors import ConfigurationError, FatalToolError, ToolError
-from glidepath.foreign_errors import ChildError
 from glidepath.testing import work
 from glidepath.tools import ToolContext, tool
 from glidepath.tools.processes import Reference, run_in_process
+from glidepath.values import ChildError
 
 pytestmark = pytest.mark.process
 

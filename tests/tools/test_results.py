@@ -10,13 +10,11 @@ from pathlib import PurePosixPath
 import msgspec
 import pydantic
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from glidepath.errors import ToolError
 from glidepath.messages import ImageBlock, TextBlock
-from glidepath.tools import ToolResult
-from glidepath.tools.results import as_result
+from glidepath.tools import ToolResult, as_result
 
 PNG = b"\x89PNG\r\n\x1a\n" + b"0" * 10
 

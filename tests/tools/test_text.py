@@ -5,13 +5,11 @@ import time
 import tracemalloc
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from glidepath.messages import ImageBlock, TextBlock
-from glidepath.tools import ToolResult
-from glidepath.tools.results import trim_result
-from glidepath.tools.text import clean, clean_data, shorten, trim
+from glidepath.tools import ToolResult, clean, trim, trim_result
+from glidepath.tools.text import clean_data, shorten
 
 PICTURE = ImageBlock(media_type="image/png", data=b"1234")
 ANYTHING = st.text(alphabet=st.characters(codec=None), max_size=60)

@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from glidepath import errors
+from glidepath.values import errors
 
 LINE = re.compile(r"^(?P<indent>[|\s]*)(?:\+-- )?(?P<name>[A-Z]\w+)\s*(?P<what>.*)$")
 

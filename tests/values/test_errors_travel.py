@@ -13,8 +13,9 @@ import pytest
 import glidepath
 from glidepath import Agent, Limits
 from glidepath.errors import GlidepathError, RejectedError, RunInterrupted, RunNotCompleted
-from glidepath.outcome import AgentState, StopCause, Verdict
+from glidepath.outcome import AgentState, StopCause
 from glidepath.testing import ScriptedModel, fail, say
+from glidepath.values import Verdict
 
 LATE = ("glidepath.conformance", "glidepath.engines", "glidepath.serve", "glidepath.cli", "glidepath.models.local")
 WAYS = {"copy": copy.copy, "deepcopy": copy.deepcopy, "pickle": lambda error: pickle.loads(pickle.dumps(error))}

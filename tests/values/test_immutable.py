@@ -10,12 +10,13 @@ import pytest
 
 from glidepath import Agent, Budget, CancelToken, Limits, Plugin, _wire, approve, tool
 from glidepath.events import ApprovalRequested, MessageAdded, RunEnded, ToolStarted
-from glidepath.messages import AssistantMessage, ImageBlock, TextBlock, ToolCall, UserMessage, pack_blocks
+from glidepath.messages import AssistantMessage, ImageBlock, TextBlock, ToolCall, UserMessage
 from glidepath.outcome import AgentState, LoopOutcome, PendingCall, RunResult
 from glidepath.sessions import MemoryStore, SqliteStore
 from glidepath.teams import TeamExecutionRequest
 from glidepath.testing import ScriptedModel, call, say, virtual
 from glidepath.tools import Tool
+from glidepath.values import pack_blocks
 
 LIMITS = Limits(max_iterations=8)
 

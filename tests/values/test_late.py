@@ -6,7 +6,7 @@ from importlib import import_module
 
 import pytest
 
-from glidepath.late import lazy_attributes
+from glidepath._lazy import lazy_attributes
 
 PACKAGES = ("agent", "context", "plugins", "run", "spi")
 

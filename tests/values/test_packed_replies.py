@@ -7,16 +7,8 @@ import pickle
 import pytest
 
 from glidepath import _wire
-from glidepath.messages import (
-    AssistantMessage,
-    ReasoningBlock,
-    StopReason,
-    TextBlock,
-    ToolCall,
-    Usage,
-    codec,
-    pack_blocks,
-)
+from glidepath.messages import AssistantMessage, ReasoningBlock, StopReason, TextBlock, ToolCall, Usage
+from glidepath.values import codec, pack_blocks
 
 TEXT, CALL = TextBlock("I look."), ToolCall("c1", "look", {"at": 1})
 BLOCKS = [(), (TEXT,), (CALL,), (TEXT, CALL), (TEXT, CALL, CALL), (ReasoningBlock("", "x", "v"), TEXT)]

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 import glidepath
-from glidepath.plurals import pluralize
 from glidepath.testing import ScriptedModel
+from glidepath.values import pluralize
 
 SOURCES = Path(glidepath.__file__).parent
 
@@ -42,14 +42,14 @@ def test_counts_of_turns_calls_tokens_and_runs_use_the_helper():
         for hit in plain.finditer(path.read_text(encoding="utf-8"))
     }
     assert found == {
-        "cli/commands/fleet_command.py: {_most(account.max_runs)} runs",
-        "cli/commands/fleet_command.py: {_most(account.max_tokens)} tokens",
-        "cli/commands/wallets_command.py: {tokens} tokens",
-        "cli/scenes.py: {result.usage.total:>4} tokens",
-        "cli/session_names.py: {len(found)} sessions",
-        "cli/status.py: {tokens} tokens",
-        "sim/findings.py: {CEILING.calls:,} model calls",
-        "sim/findings.py: {CEILING.tokens:,} tokens",
-        "sim/findings.py: {CEILING.tool_calls:,} tool calls",
-        "texts.py: {limit} tool calls",
+        "apps/cli/commands/fleet_command.py: {_most(account.max_runs)} runs",
+        "apps/cli/commands/fleet_command.py: {_most(account.max_tokens)} tokens",
+        "apps/cli/commands/wallets_command.py: {tokens} tokens",
+        "apps/cli/demo_scenarios.py: {result.usage.total:>4} tokens",
+        "apps/cli/session_names.py: {len(found)} sessions",
+        "apps/cli/status.py: {tokens} tokens",
+        "testing/simulator/findings.py: {CEILING.calls:,} model calls",
+        "testing/simulator/findings.py: {CEILING.tokens:,} tokens",
+        "testing/simulator/findings.py: {CEILING.tool_calls:,} tool calls",
+        "values/texts.py: {limit} tool calls",
     }

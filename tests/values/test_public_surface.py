@@ -5,8 +5,9 @@ import inspect
 import pytest
 
 import glidepath
-from glidepath import INHERIT, Agent, LoopConfig, errors, events, models, testing
+from glidepath import INHERIT, Agent, LoopConfig, models, testing
 from glidepath.guards import GracefulTurnLimit
+from glidepath.values import errors, events
 
 LATER: set[str] = set()  # names that come with their own issues
 SURFACE = [

@@ -8,14 +8,11 @@ from types import NoneType, UnionType
 from typing import get_args, get_origin, get_type_hints
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from glidepath import AgentState, LoopOutcome, RunResult, StopCause, Usage
-from glidepath import events as all_events
-from glidepath import messages as all_messages
 from glidepath._wire import WireError, decode, encode
-from glidepath.events import EVENTS, UnknownEvent
+from glidepath.events import UnknownEvent
 from glidepath.messages import (
     AssistantMessage,
     CustomMessage,
@@ -46,6 +43,7 @@ from glidepath.outcome import (
     Spend,
     ValidationRecord,
 )
+from glidepath.values import EVENTS, events as all_events, messages as all_messages
 
 USAGE = Usage(10, 5, 3, 2, 1, estimated=True)
 CALL = ToolCall("c1", "search", {"query": "x", "n": [1, 2.5, None, True]})

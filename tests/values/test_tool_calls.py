@@ -6,7 +6,8 @@ import pickle
 import pytest
 
 from glidepath import _wire
-from glidepath.messages import AssistantMessage, ToolCall, codec
+from glidepath.messages import AssistantMessage, ToolCall
+from glidepath.values import codec
 
 WRITTEN = b'{"b": [1, 2],  "a": {"deep": null}}'
 PLAIN = {"b": [1, 2], "a": {"deep": None}}

@@ -7,12 +7,11 @@ from decimal import Decimal
 import pytest
 
 from glidepath import Agent, Budget, Limits, tool
-from glidepath.agent.purse import PATIENCE, sweep
+from glidepath.agent.wallet_client import PATIENCE, sweep
 from glidepath.errors import StoreError
 from glidepath.events import TurnEnded
-from glidepath.ledger import pico
 from glidepath.outcome import AgentState, LoopOutcome
-from glidepath.run import CancelToken
+from glidepath.run import CancelToken, pico
 from glidepath.sessions import MemoryStore, SqliteStore
 from glidepath.testing import ScriptedModel, VirtualClock, call, say
 

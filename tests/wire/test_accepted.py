@@ -5,8 +5,7 @@ from typing import ClassVar
 
 import openai
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from glidepath import Agent, Limits, LoopOutcome, Tool
 from glidepath.errors import TransientError

@@ -8,15 +8,14 @@ import json
 import logging
 
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, given, settings, strategies as st
 
 from glidepath import Agent, Limits, LoopOutcome, tool
 from glidepath.events import BudgetSettled
-from glidepath.ledger import Price
 from glidepath.messages import Usage
-from glidepath.money import SATURATED
+from glidepath.run import Price
 from glidepath.testing import EventRecorder
+from glidepath.values import SATURATED
 
 from .dialects import Anthropic, Chat, Google, Responses, event
 from .server import Answer, Late, Wire, run

@@ -5,10 +5,10 @@ from decimal import Decimal
 import pytest
 
 from glidepath import Agent, ConfigurationError, Limits
-from glidepath.agent.prices import find_price
-from glidepath.ledger import Price
+from glidepath.agent import find_price
 from glidepath.messages import ReplyInfo, StreamEnd, TextDelta, Usage
 from glidepath.models import AnthropicModel, OpenAIResponsesModel
+from glidepath.run import Price
 from glidepath.testing import virtual
 
 from .dialects import KEY, Anthropic, Chat, Google, Responses, event

@@ -3,8 +3,7 @@
 from functools import cache
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from glidepath.errors import ConfigurationError
 from glidepath.messages import (
@@ -20,16 +19,10 @@ from glidepath.messages import (
     UserMessage,
 )
 from glidepath.models import ModelRequest
-from glidepath.models.history import (
-    from_anthropic,
-    from_gemini,
-    from_openai_chat,
-    from_openai_responses,
-    to_anthropic,
-    to_gemini,
-    to_openai_chat,
-    to_openai_responses,
-)
+from glidepath.models.formats.read_anthropic import from_anthropic
+from glidepath.models.formats.read_gemini import from_gemini
+from glidepath.models.formats.read_openai import from_openai_chat, from_openai_responses
+from glidepath.models.history import to_anthropic, to_gemini, to_openai_chat, to_openai_responses
 
 from .dialects import DIALECTS
 

@@ -8,11 +8,10 @@ from itertools import pairwise
 
 import openai
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from glidepath import Agent, ConfigurationError, Limits
-from glidepath.agent.prices import find_price
+from glidepath.agent import find_price
 from glidepath.errors import RateLimitedError, RejectedError, TransientError
 from glidepath.messages import (
     AssistantMessage,

@@ -7,9 +7,9 @@ import pytest
 from glidepath import Agent, Limits
 from glidepath.errors import RejectedError
 from glidepath.events import MessageAdded
-from glidepath.messages import AssistantMessage, ReplyInfo, TextBlock, TokenLogprob, UserMessage, codec
-from glidepath.models import AnthropicModel, ModelRequest, OpenAIChatModel
-from glidepath.models import content as content_module
+from glidepath.messages import AssistantMessage, ReplyInfo, TextBlock, TokenLogprob, UserMessage
+from glidepath.models import AnthropicModel, ModelRequest, OpenAIChatModel, content as content_module
+from glidepath.values import codec
 
 from .dialects import KEY, Chat, Google, Responses, event
 from .server import Answer, Wire, run

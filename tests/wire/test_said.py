@@ -5,8 +5,7 @@ import json
 import zlib
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from glidepath import Agent, ConfigurationError, Limits, LoopOutcome, tool
 from glidepath.errors import RejectedError
@@ -21,11 +20,11 @@ from glidepath.messages import (
     ToolCall,
     ToolResultMessage,
     UserMessage,
-    codec,
 )
 from glidepath.models import AnthropicModel, ModelRequest, OpenAIChatModel, ToolSpec
 from glidepath.testing import ScriptedModel, call
 from glidepath.tools.files import count_pages, file_tokens
+from glidepath.values import codec
 
 from .dialects import DIALECTS, KEY, Anthropic, Chat, Google, Responses, event
 from .server import Answer, Wire, run

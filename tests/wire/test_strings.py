@@ -7,8 +7,8 @@ import sys
 import pytest
 
 from glidepath import Agent, ConfigurationError, Limits, LoopConfig
-from glidepath.errors import install_line
 from glidepath.models import AnthropicModel, GoogleModel, LocalModel, OpenAIChatModel, OpenAIResponsesModel, resolve
+from glidepath.values import install_line
 
 KEYS = {"OPENAI_API_KEY": "sk-o", "ANTHROPIC_API_KEY": "sk-a", "GEMINI_API_KEY": "g"}
 

@@ -6,15 +6,14 @@ import subprocess
 import unicodedata
 
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, given, settings, strategies as st
 
 from glidepath import Agent, ConfigurationError, Limits
 from glidepath.errors import ToolError
 from glidepath.testing import ScriptedModel, call, calls, say
 from glidepath.workspace import Workspace, workspace_tools
 from glidepath.workspace.file_tools import edit_file, write_file
-from glidepath.workspace.protected import ROWS, fold_name
+from glidepath.workspace.protected_names import ROWS, fold_name
 
 
 @pytest.fixture

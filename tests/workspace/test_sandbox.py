@@ -14,9 +14,14 @@ import pytest
 from glidepath import Agent, CancelToken, ConfigurationError, Limits
 from glidepath.errors import ToolError
 from glidepath.testing import ScriptedModel, call, say
-from glidepath.workspace import Bubblewrap, ShellLimits, Workspace, workspace_tools
-from glidepath.workspace import file_survey as survey_module
-from glidepath.workspace import sandbox as sandbox_module
+from glidepath.workspace import (
+    Bubblewrap,
+    ShellLimits,
+    Workspace,
+    file_survey as survey_module,
+    sandbox as sandbox_module,
+    workspace_tools,
+)
 from glidepath.workspace.sandbox import try_sandbox
 from glidepath.workspace.shell import run_command
 
@@ -267,7 +272,9 @@ def test_the_kernel_cannot_be_set_up_even_by_root(place, sh):
 
 
 def test_the_whole_system_is_refused_before_it_is_read(sandbox, monkeypatch):
-    monkeypatch.setattr("glidepath.workspace.shell.survey", lambda workspace: pytest.fail("the disk was read"))
+    monkeypatch.setattr(
+        "glidepath.workspace.shell.survey_workspace", lambda workspace: pytest.fail("the disk was read")
+    )
     with pytest.raises(ToolError, match="root of the file system"):
         asyncio.run(run_command(Workspace("/"), sandbox, "true", 5))
 
@@ -545,7 +552,7 @@ def test_no_filter_means_no_sandbox(monkeypatch, place):
         asyncio.run(run_command(place, Bubblewrap("/usr/bin/bwrap"), "true", 5))
 
 
-PROBE = "from glidepath.workspace.sandbox import look_for_sandbox; print(look_for_sandbox())"
+PROBE = "from glidepath.workspace.sandbox import try_sandbox; print(look_for_sandbox())"
 
 
 def interpreter_for_everybody():

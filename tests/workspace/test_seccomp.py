@@ -4,8 +4,7 @@ import errno
 import struct
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from glidepath.workspace.seccomp import MACHINES, filter_program
 

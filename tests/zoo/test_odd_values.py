@@ -15,9 +15,10 @@ from unittest.mock import AsyncMock, MagicMock, Mock
 import pytest
 
 from glidepath import Agent, Limits, LoopOutcome, tool
-from glidepath.events import StreamChunk, codec
+from glidepath.events import StreamChunk
 from glidepath.models import StreamEnd, TextDelta, ThinkingDelta, ToolCallDelta
 from glidepath.testing import ScriptedModel, call, raw, say, transcript_errors
+from glidepath.values.events import codec
 
 LIMITS = Limits(max_iterations=6, timeout=20)
 MOST_SECONDS = 5  # a mock took half a minute

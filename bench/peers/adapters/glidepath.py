@@ -8,7 +8,7 @@ from glidepath import Agent, Limits, Plugin, ResourceAction, ResourceConstraint,
 from glidepath.events import StreamChunk
 from glidepath.models import StreamEnd, TextDelta, ToolCallDelta
 from glidepath.sessions import SqliteStore
-from glidepath.spi.hooks import HOOKS
+from glidepath.spi import HOOKS
 
 NAME = "glidepath"
 PACKAGES = ("glidepath",)

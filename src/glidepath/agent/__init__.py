@@ -2,10 +2,10 @@
 
 from typing import TYPE_CHECKING
 
+from glidepath._lazy import lazy_attributes
 from glidepath.agent.agent import Agent
 from glidepath.agent.config import ExecutionMode, LoopConfig
 from glidepath.agent.limits import Budget, Limits
-from glidepath.late import lazy_attributes
 
 if TYPE_CHECKING:
     from glidepath.agent.builder import AgentBuilder
@@ -14,3 +14,20 @@ __all__ = ["Agent", "AgentBuilder", "Budget", "ExecutionMode", "Limits", "LoopCo
 
 if not TYPE_CHECKING:
     __getattr__ = lazy_attributes(__name__, builder=("AgentBuilder",))
+
+# What other packages use, imported when it is first asked for.
+if TYPE_CHECKING:
+    from glidepath.agent.per_run import check_metadata as check_metadata, check_user as check_user
+    from glidepath.agent.prices import check_prices as check_prices, find_price as find_price
+    from glidepath.agent.replay import Replayed as Replayed
+    from glidepath.agent.wallet_client import WalletClient as WalletClient
+
+if not TYPE_CHECKING:
+    __getattr__ = lazy_attributes(
+        __name__,
+        __getattr__,
+        per_run=("check_metadata", "check_user"),
+        prices=("check_prices", "find_price"),
+        replay=("Replayed",),
+        wallet_client=("WalletClient",),
+    )

@@ -11,28 +11,24 @@ from weakref import WeakKeyDictionary
 from glidepath._wire import replace
 from glidepath.agent.assemble import assemble, warn_about_ineffective
 from glidepath.agent.config import FIELDS, LoopConfig, make_config
-from glidepath.agent.inner_run import DELEGATES, call_of, delegate_of, place_of, run_inside, stream_inside
 from glidepath.agent.limits import Limits
+from glidepath.agent.nested_runs import DELEGATES, call_of, delegate_of, place_of, run_inside, stream_inside
 from glidepath.agent.per_run import NOTHING, as_messages, check_keywords
 from glidepath.agent.prepare import RunRequest
 from glidepath.agent.run_lifecycle import partial_line
 from glidepath.agent.run_options import ResumeKeywords, RunKeywords, StreamKeywords, with_options_in_signature
 from glidepath.agent.run_starter import RunStarter
-from glidepath.errors import ConfigurationError
-from glidepath.execute.doubt import write_pause
-from glidepath.messages import Message
-from glidepath.outcome import DepsT, LoopOutcome, OutputT, RunResult
-from glidepath.plugins.lineup import HookTable
-from glidepath.run import INHERIT, CancelToken, Plan, RunStream
-from glidepath.run.inside import current_scope
-from glidepath.tools import Tool, ToolContext, tool
-from glidepath.tools.asking import NeedsDecisions
+from glidepath.kernel import write_pause
+from glidepath.plugins import HookTable
+from glidepath.run import INHERIT, CancelToken, Plan, RunStream, current_scope
+from glidepath.tools import NeedsDecisions, Tool, ToolContext, tool
+from glidepath.values import ConfigurationError, DepsT, LoopOutcome, Message, OutputT, RunResult
 
 if TYPE_CHECKING:
     from glidepath.agent.keywords import AgentChanges, AgentKeywords
-    from glidepath.agent.own_loop import SyncStream
     from glidepath.agent.resuming import Target
-    from glidepath.sessions.forking import Fork
+    from glidepath.agent.sync_api import SyncStream
+    from glidepath.sessions import Fork
 
 
 class Agent(RunStarter, Generic[OutputT, DepsT]):
@@ -141,7 +137,7 @@ class Agent(RunStarter, Generic[OutputT, DepsT]):
         It blocks that loop: in an `async def`, await `run()`. Ctrl-C lands the run and raises `RunInterrupted`, a
         KeyboardInterrupt that has the result.
         """
-        from glidepath.agent.own_loop import can_be_interrupted, run_without_loop
+        from glidepath.agent.sync_api import can_be_interrupted, run_without_loop
 
         token = keywords.get("cancel")
         if token is None and "parent" not in keywords:  # a child has its parent's
@@ -153,7 +149,7 @@ class Agent(RunStarter, Generic[OutputT, DepsT]):
         self, prompt: str | Sequence[Message] | Message, **keywords: Unpack[RunKeywords[DepsT]]
     ) -> SyncStream[OutputT]:
         """`stream` for code without an event loop: `with agent.stream_sync("...") as s: for event in s: ...`."""
-        from glidepath.agent.own_loop import SyncStream
+        from glidepath.agent.sync_api import SyncStream
 
         check_keywords(keywords, StreamKeywords.__optional_keys__)
         token = keywords.get("cancel") or CancelToken()
@@ -164,7 +160,7 @@ class Agent(RunStarter, Generic[OutputT, DepsT]):
     @with_options_in_signature(ResumeKeywords, accept_repair=False)
     def resume_sync(self, target: Target, **keywords: Unpack[ResumeKeywords[DepsT]]) -> RunResult[OutputT]:
         """`resume` for code without an event loop, as `run_sync` is `run`."""
-        from glidepath.agent.own_loop import run_without_loop
+        from glidepath.agent.sync_api import run_without_loop
 
         return run_without_loop(partial(self.resume, target, **keywords))
 
@@ -231,14 +227,14 @@ class Agent(RunStarter, Generic[OutputT, DepsT]):
         original did after that turn, and the model is told. Raises `ConfigurationError` for a turn that is not there.
         """
         from glidepath.agent.durable import session_of
-        from glidepath.sessions.forking import fork
+        from glidepath.sessions import fork
 
         return await fork(self._require_store("fork"), session_of(target), at=at, name=name, **self._make_fork_views())
 
     async def rewind(self, target: Target, *, at: int) -> Fork:
         """Rewind a session to turn `at`; its old state is kept as the session `fork.origin`."""
         from glidepath.agent.durable import session_of
-        from glidepath.sessions.forking import rewind
+        from glidepath.sessions import rewind
 
         return await rewind(self._require_store("rewind"), session_of(target), at=at, **self._make_fork_views())
 
@@ -256,7 +252,7 @@ class Agent(RunStarter, Generic[OutputT, DepsT]):
     if not TYPE_CHECKING:  # a type checker knows better
 
         def __getattr__(self, name: str) -> None:
-            from glidepath.attributes import OF_AGENTS, make_attribute_error
+            from glidepath.values import OF_AGENTS, make_attribute_error
 
             raise make_attribute_error(Agent, name, OF_AGENTS, ("run", "run_sync", "stream", "stream_sync", "resume"))
 

@@ -12,20 +12,17 @@ from glidepath.agent.config import LoopConfig
 from glidepath.agent.config_checks import terminal_tools
 from glidepath.agent.limits import Limits
 from glidepath.agent.route import add_fallback_route, facts_of, output_limit_of
-from glidepath.constraints import DefaultResourceConstraint, KillSwitchConstraint, make_limit_constraints
-from glidepath.context import CharEstimator, guard_estimate, make_sizer, repair, strategy
-from glidepath.errors import ConfigurationError, close_to, translate_read_errors
 from glidepath.guards import GracefulTurnLimit, GuardrailsConfig
+from glidepath.guards.constraints import DefaultResourceConstraint, KillSwitchConstraint, make_limit_constraints
 from glidepath.guards.guard_set import GuardSet
-from glidepath.ledger import Caps
-from glidepath.plugins.lineup import HookTable
-from glidepath.quantities import share_of
-from glidepath.run import Plan
-from glidepath.run.interrupts import Patience
-from glidepath.setting import settings_of
+from glidepath.kernel import CharEstimator, make_sizer, repair, strategy
+from glidepath.kernel.context import guard_estimate
+from glidepath.plugins import HookTable
+from glidepath.run import Caps, Patience, Plan
 from glidepath.spi import Plugin, ProtocolPolicy
-from glidepath.tools import Tool
-from glidepath.tools.output import REMINDER, Output
+from glidepath.tools import Output, Tool
+from glidepath.tools.output import REMINDER
+from glidepath.values import ConfigurationError, close_to, settings_of, share_of, translate_read_errors
 
 
 @translate_read_errors()
@@ -277,7 +274,7 @@ def _find_misspelt_gates(config: LoopConfig) -> Iterator[tuple[str, str, str]]:
     """
     if not config.plugins:
         return
-    from glidepath.plugins.builtin_gates import ApprovalGate, OpeningGate, ToolListGate
+    from glidepath.plugins import ApprovalGate, OpeningGate, ToolListGate
 
     tools = [tool.name for tool in config.tools]
     for plugin in config.plugins:

@@ -10,12 +10,11 @@ from glidepath._wire import replace
 from glidepath.agent.config import FIELDS, LoopConfig, make_config
 from glidepath.agent.limits import Limits
 from glidepath.agent.setters import Setters
-from glidepath.errors import BuilderError, ConfigurationError
-from glidepath.events import Event
 from glidepath.guards import GuardrailsConfig
-from glidepath.plugins.lineup import HookTable, hooks_of, name_of, snake_case
-from glidepath.setting import Passed, settings_of
+from glidepath.plugins import HookTable, snake_case
+from glidepath.plugins.hook_table import hooks_of, name_of
 from glidepath.spi import (
+    HOOKS,
     GateContext,
     OverflowContext,
     Plugin,
@@ -24,7 +23,7 @@ from glidepath.spi import (
     ToolResultContext,
     TransformContext,
 )
-from glidepath.spi.hooks import HOOKS
+from glidepath.values import BuilderError, ConfigurationError, Event, Passed, settings_of
 
 _HOW_IT_LANDS = ("grace_iterations", "landing_tokens", "landing_seconds", "max_depth", "max_descendants")
 _KINDS: dict[str, Any] = {"limits": Limits, "guardrails": GuardrailsConfig}

@@ -6,12 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 from glidepath.agent.config_checks import check, normalize
 from glidepath.agent.limits import OTHER_LIMIT_NAMES, Limits
-from glidepath.errors import ConfigurationError, close_to, translate_read_errors
-from glidepath.events import Event
 from glidepath.guards import GuardrailsConfig, MaxTokensRecovery
-from glidepath.plugins import PluginNames
-from glidepath.plugins.lineup import HookTable
-from glidepath.setting import LOWER, DeclaredSettings, Passed, setting
+from glidepath.plugins import HookTable, PluginNames
 from glidepath.spi import (
     CallGuard,
     ContextStrategy,
@@ -23,9 +19,18 @@ from glidepath.spi import (
     StopGuard,
     TokenEstimator,
 )
-from glidepath.texts import Texts
-from glidepath.tools import Tool
-from glidepath.tools.sources import ToolSource
+from glidepath.tools import Tool, ToolSource
+from glidepath.values import (
+    LOWER,
+    ConfigurationError,
+    DeclaredSettings,
+    Event,
+    Passed,
+    Texts,
+    close_to,
+    translate_read_errors,
+)
+from glidepath.values.setting import setting
 
 if TYPE_CHECKING:
     from glidepath.agent.builder import AgentBuilder

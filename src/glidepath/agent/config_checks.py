@@ -10,20 +10,27 @@ from typing import TYPE_CHECKING, Any, get_origin
 from glidepath._wire import settle_field
 from glidepath.agent.limits import check_limits
 from glidepath.agent.prices import check_prices
-from glidepath.constraints import FunctionConstraint
-from glidepath.context import strategy
-from glidepath.errors import ConfigurationError, short_repr
 from glidepath.guards import GuardrailsConfig
-from glidepath.outcome import ENDINGS, AgentState, LoopOutcome
-from glidepath.plugins.lineup import HookTable
-from glidepath.setting import FOREVER, check_fields, check_text
+from glidepath.guards.constraints import FunctionConstraint
+from glidepath.kernel import strategy
+from glidepath.plugins import HookTable
 from glidepath.spi import (
     ProtocolPolicy,
     ResourceConstraint,
 )
-from glidepath.texts import Texts
-from glidepath.tools import Tool, tool
-from glidepath.tools.sources import ToolSource, split_tools
+from glidepath.tools import Tool, ToolSource, tool
+from glidepath.tools.sources import split_tools
+from glidepath.values import (
+    ENDINGS,
+    FOREVER,
+    AgentState,
+    ConfigurationError,
+    LoopOutcome,
+    Texts,
+    check_fields,
+    check_text,
+    short_repr,
+)
 
 if TYPE_CHECKING:
     from glidepath.agent.config import LoopConfig
@@ -146,7 +153,7 @@ def check(config: LoopConfig) -> None:
     strategy(config.context_strategy)
     check_prices(config.prices)
     if config.output_type is not None:
-        from glidepath.tools.output import Output
+        from glidepath.tools import Output
 
         Output(config.output_type)
     _check_fallback_tool(config)
@@ -203,8 +210,7 @@ def _check_objects(config: LoopConfig) -> None:
     from glidepath.agent.config import ExecutionMode  # there by now: it imports this module
 
     if config.store is not None:
-        from glidepath.spi import SessionStore
-        from glidepath.spi.ports import is_implementing
+        from glidepath.spi import SessionStore, is_implementing
 
         if not is_implementing(config.store, SessionStore):
             raise ConfigurationError(

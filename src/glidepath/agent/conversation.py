@@ -7,22 +7,27 @@ from typing import TYPE_CHECKING
 from glidepath._wire import replace
 from glidepath.agent.limits import Limits
 from glidepath.agent.route import add_prices
-from glidepath.errors import ConfigurationError
-from glidepath.execute.doubt import write_pause
-from glidepath.ledger import Caps, Meter, pico
-from glidepath.messages import AssistantMessage, ToolCall, ToolResultMessage
-from glidepath.outcome import NOT_CARRIED, AgentState, Carried, RunResult, SessionStand
-from glidepath.quantities import share_of
-from glidepath.result_kind import Unknown
-from glidepath.run import restore_meter
-from glidepath.run.paused_children import find_paused_child
+from glidepath.kernel import write_pause
+from glidepath.run import Caps, Meter, find_paused_child, pico, restore_meter
+from glidepath.values import (
+    NOT_CARRIED,
+    AgentState,
+    AssistantMessage,
+    Carried,
+    ConfigurationError,
+    RunResult,
+    SessionStand,
+    ToolCall,
+    ToolResultMessage,
+    Unknown,
+    share_of,
+)
 
 if TYPE_CHECKING:
     from glidepath.agent.config import LoopConfig
-    from glidepath.outcome import Snapshot
     from glidepath.run import Plan, Resumption
     from glidepath.sessions import Session
-    from glidepath.texts import Texts
+    from glidepath.values import Snapshot, Texts
 
 _RESOURCES = ("tokens", "money", "turns", "tool_calls")
 

@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from glidepath.errors import ConfigurationError, close_to, describe_error
 from glidepath.spi import Plugin, ResourceConstraint
 from glidepath.tools import Tool, tool
+from glidepath.values import ConfigurationError, close_to, describe_error
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint

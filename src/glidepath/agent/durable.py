@@ -9,41 +9,53 @@ from typing import TYPE_CHECKING, Any
 
 from glidepath import _wire
 from glidepath._wire import Record, replace
-from glidepath.agent.kin import ChildRecords, add_child_spending, close_child_accounts, read_child_records
+from glidepath.agent.child_records import ChildRecords, add_child_spending, close_child_accounts, read_child_records
 from glidepath.agent.resuming import check_decisions, is_about, reject_useless_decisions
-from glidepath.errors import ConfigurationError, StoreError
-from glidepath.messages import ToolCall, UnknownMessage
-from glidepath.outcome import AgentState, LoopOutcome, RunResult, Snapshot, StopCause
-from glidepath.result_kind import Unknown
-from glidepath.run import Decision, Ending, Offspring, Resumption, snapshot_of
-from glidepath.run.decisions import make_unknown_decision
-from glidepath.sessions import Session
-from glidepath.sessions.answer import await_store, call_store
-from glidepath.sessions.bases import add_measures, make_next_base, read_folded_state
-from glidepath.sessions.finding import TEAM
-from glidepath.sessions.fold import Folded
-from glidepath.sessions.foreign_mark import refuse_foreign
-from glidepath.sessions.inbox import read_decisions
-from glidepath.sessions.journal_writer import claim_session
+from glidepath.run import Decision, Ending, Offspring, Resumption, make_unknown_decision, snapshot_of
+from glidepath.sessions import (
+    TEAM,
+    Folded,
+    JournalRecorder,
+    Session,
+    add_measures,
+    await_store,
+    call_store,
+    charge_reservation,
+    claim_session,
+    make_next_base,
+    open_calls,
+    read_decisions,
+    read_folded_state,
+    refuse_foreign,
+)
 from glidepath.sessions.recover import (
     abandon,
     add_inner_results,
     calls_needing_approval,
-    charge_reservation,
     decide_open_calls,
     drop_redacted_approvals,
-    open_calls,
     place_known_results,
 )
 from glidepath.sessions.repairing import repair_notice, unknown_calls
-from glidepath.sessions.scribe import JournalRecorder
-from glidepath.spi.sessions import Lease, Note
-from glidepath.texts import Texts
+from glidepath.spi import Lease, Note
+from glidepath.values import (
+    AgentState,
+    ConfigurationError,
+    LoopOutcome,
+    RunResult,
+    Snapshot,
+    StopCause,
+    StoreError,
+    Texts,
+    ToolCall,
+    Unknown,
+    UnknownMessage,
+)
 
 if TYPE_CHECKING:
     from glidepath.agent.config import LoopConfig
     from glidepath.run import Run
-    from glidepath.spi.sessions import SessionStore
+    from glidepath.spi import SessionStore
 
 
 def session_of(target: object) -> str:
@@ -411,7 +423,7 @@ async def _add_child_usage(store: SessionStore, folded: Folded, scribe: JournalR
 
 def _find_unplaced_results(folded: Folded) -> frozenset[str] | None:
     """The results of the last batch, when some of its calls have none: those will be put between them."""
-    from glidepath.messages import ToolResultMessage
+    from glidepath.values import ToolResultMessage
 
     if not open_calls(folded):
         return None

@@ -5,16 +5,23 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 from glidepath._wire import asdict, replace
-from glidepath.constraints import LIMIT_KINDS
-from glidepath.errors import ConfigurationError, close_to, short_repr
-from glidepath.guards import GuardrailsConfig
-from glidepath.ledger import Caps, Meter, dollars, pico
-from glidepath.plurals import pluralize
-from glidepath.quantities import share_of
-from glidepath.run import CallScope, Watch
-from glidepath.sessions.session import check_session_id
-from glidepath.setting import FREE, HIGHER, LOWER, DeclaredSettings, check_fields, setting
+from glidepath.guards import LIMIT_KINDS, GuardrailsConfig
+from glidepath.run import CallScope, Caps, Meter, Watch, dollars, pico
+from glidepath.sessions import check_session_id
 from glidepath.spi import Remaining
+from glidepath.values import (
+    FREE,
+    HIGHER,
+    LOWER,
+    ConfigurationError,
+    DeclaredSettings,
+    check_fields,
+    close_to,
+    pluralize,
+    share_of,
+    short_repr,
+)
+from glidepath.values.setting import setting
 
 if TYPE_CHECKING:
     from typing import Unpack
@@ -241,7 +248,7 @@ class Budget:
 
         Raises `StoreError` when the store fails.
         """
-        from glidepath.agent.purse import find_wallet  # only needed for a wallet
+        from glidepath.agent.wallet_client import find_wallet  # only needed for a wallet
 
         wallet = await find_wallet(store, name)
         tokens, money = wallet.declared
@@ -291,7 +298,7 @@ class Budget:
 
     async def account(self) -> "Wallet":
         """The state of a stored budget, after settling what dead runs left behind; raises `StoreError`."""
-        from glidepath.agent.purse import account_of  # only needed for a wallet
+        from glidepath.agent.wallet_client import account_of  # only needed for a wallet
 
         if self.store is None:
             raise ConfigurationError("this budget is in memory: ask remaining(), or give it a name and a store")
@@ -321,8 +328,7 @@ def _list_wallets(
                 f"a budget inside wallet {parent.line[-1].name!r} must be stored, too: give it name=... and store=..."
             )
         return ()
-    from glidepath.spi import WalletStore, WalletTerms
-    from glidepath.spi.ports import is_implementing
+    from glidepath.spi import WalletStore, WalletTerms, is_implementing
 
     if not is_implementing(store, WalletStore):
         what = store.__name__ if isinstance(store, type) else type(store).__name__

@@ -12,7 +12,7 @@ import asyncio
 from collections.abc import Coroutine
 from typing import Any, TypeVar
 
-from glidepath.run.asyncio_privates import awaited_by, callback_of
+from glidepath.run import awaited_by, callback_of
 
 T = TypeVar("T")
 _LOOK = 0.5  # seconds between two looks whether a loop should have ended

@@ -12,10 +12,9 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from glidepath import _wire
-from glidepath.messages import ToolCall
 from glidepath.spi import ProtocolPolicy
-from glidepath.tools import Tool
-from glidepath.tools.advice import find_closest
+from glidepath.tools import Tool, find_closest
+from glidepath.values import ToolCall
 
 SHARE = 0.10  # of the context window
 FIND, CALL = "find_tools", "call_found_tool"

@@ -17,16 +17,26 @@ from glidepath.agent.config_checks import TOOL_CHOICES
 from glidepath.agent.limits import OTHER_LIMIT_NAMES, Limits, check_limits
 from glidepath.agent.route import join_plans
 from glidepath.agent.run_options import Continued, EveryRun, NewRun
-from glidepath.context import repair
-from glidepath.errors import ConfigurationError, close_to, describe_error, short_repr
-from glidepath.messages import FileBlock, Message, TextBlock, UserMessage, codec
-from glidepath.outcome import PerRun, Snapshot
+from glidepath.kernel import repair
 from glidepath.run import Plan, Run
 from glidepath.sessions import Session
-from glidepath.setting import check_sendable, check_text
 from glidepath.spi import ResourceConstraint, RunInfo
-from glidepath.tools import Tool
-from glidepath.tools.picture_size import picture_bytes
+from glidepath.tools import Tool, picture_bytes
+from glidepath.values import (
+    ConfigurationError,
+    FileBlock,
+    Message,
+    PerRun,
+    Snapshot,
+    TextBlock,
+    UserMessage,
+    check_sendable,
+    check_text,
+    close_to,
+    codec,
+    describe_error,
+    short_repr,
+)
 
 # What OpenAI takes, which is the strictest of those that have such fields.
 MOST_PAIRS = 16

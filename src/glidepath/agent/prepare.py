@@ -16,26 +16,33 @@ from glidepath._wire import Record
 from glidepath.agent.conversation import answer_begun_calls, take_over
 from glidepath.agent.per_run import NOTHING, Given, deps_for, make_run_constraints
 from glidepath.agent.route import add_prices
-from glidepath.errors import ConfigurationError
-from glidepath.landing.reserve import (
+from glidepath.kernel.landing.reserve import (
     can_pay_landing,
     cap_reserve,
     is_enough_to_land,
     landing_reserve,
     smallest_landing_reserve,
 )
-from glidepath.ledger import Amount, Meter
-from glidepath.messages import Message
-from glidepath.outcome import NOT_CARRIED, AgentState
-from glidepath.run import CancelToken, Plan, Resumption, Run, RunStream, Watch
-from glidepath.run.state import open_state
-from glidepath.run.survey import LONG, TranscriptStats
+from glidepath.run import (
+    LONG,
+    Amount,
+    CancelToken,
+    Meter,
+    Plan,
+    Resumption,
+    Run,
+    RunStream,
+    TranscriptStats,
+    Watch,
+    open_state,
+)
 from glidepath.sessions import Session
+from glidepath.values import NOT_CARRIED, AgentState, ConfigurationError, Message
 
 if TYPE_CHECKING:
     from glidepath.agent.limits import Budget, Limits
-    from glidepath.agent.purse import WalletClient
-    from glidepath.outcome import Carried
+    from glidepath.agent.wallet_client import WalletClient
+    from glidepath.values import Carried
 
 
 class RunRequest(Record, eq=False):
@@ -108,7 +115,7 @@ def watch_over(
     window = deadline - landing if deadline < inf else inf
     watch = Watch(window_at=window, deadline_at=deadline, above=above, meter=meter)
     if plan.switches:
-        from glidepath.run.switches import SpendGate
+        from glidepath.run import SpendGate
 
         watch.post(SpendGate(watch, plan.switches, plan.config.kill_switch_grace))
     return watch
@@ -177,7 +184,7 @@ def open_run(
 
 
 def _recall_summary(run: Run) -> None:
-    from glidepath.ask.summary import recall  # left by an earlier run
+    from glidepath.kernel.model_call.summary import recall  # left by an earlier run
 
     recall(run)
 

@@ -7,9 +7,8 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 from glidepath._wire import replace
-from glidepath.errors import ConfigurationError, install_line
-from glidepath.ledger import Price, pico
-from glidepath.quantities import EXACT
+from glidepath.run import Price, pico
+from glidepath.values import EXACT, ConfigurationError, install_line
 
 if TYPE_CHECKING:
     from glidepath.agent.config import LoopConfig

@@ -8,15 +8,23 @@ from typing import Any
 from glidepath import _wire
 from glidepath._version import VERSION
 from glidepath._wire import Raw, Value, replace
-from glidepath.call_frames import Program
-from glidepath.execute.transacting import DONE
-from glidepath.messages import AssistantMessage, Message, ToolCall, ToolResultMessage, codec
-from glidepath.outcome import NOT_CARRIED, AgentState, LoopOutcome, PerRun, RunResult
-from glidepath.run.fingerprint import Fingerprint, find_differences
-from glidepath.sessions.chain import JournalRecord, read
-from glidepath.sessions.fold import Began, Child, Folded, Opened, Used
-from glidepath.sessions.lenient import decode_leniently, message_of
-from glidepath.spi.sessions import Commit
+from glidepath.kernel.tool_calls.transacting import DONE
+from glidepath.run import Fingerprint, find_differences
+from glidepath.sessions import Began, Child, Folded, JournalRecord, Opened, Used, decode_leniently, message_of, read
+from glidepath.spi import Commit
+from glidepath.values import (
+    NOT_CARRIED,
+    AgentState,
+    AssistantMessage,
+    LoopOutcome,
+    Message,
+    PerRun,
+    Program,
+    RunResult,
+    ToolCall,
+    ToolResultMessage,
+    codec,
+)
 
 STOPPED = "the run was stopped"
 _NOT_OF_A_RUN = ("imported", "forked", "quarantine")  # written by a tool that copied or repaired the journal

@@ -16,17 +16,26 @@ from typing import TYPE_CHECKING, Any
 
 from glidepath import _wire
 from glidepath._wire import Value, replace
+from glidepath.agent.child_records import journal_of
 from glidepath.agent.durable import claim_home_session, reopen_session
-from glidepath.agent.inner_run import delegate_of
-from glidepath.agent.kin import journal_of
+from glidepath.agent.nested_runs import delegate_of
 from glidepath.agent.per_run import Given
 from glidepath.agent.recording import STOPPED, Leg, describe_other_settings, legs_of
-from glidepath.errors import ConfigurationError, RejectedError, StoreError, TransientError
-from glidepath.ledger import Caps, Meter
-from glidepath.messages import (
+from glidepath.run import CancelToken, Caps, Meter, Plan, Run, restore_disputed, restore_meter
+from glidepath.sessions import Child, Counters, JournalRecorder, MemoryStore, Session, StoredJournal, read, read_journal
+from glidepath.sessions.state_changes import count
+from glidepath.spi import Commit, Entry, mark_unreal
+from glidepath.tools import NeedsDecisions, RecordedResult, ToolResult
+from glidepath.values import (
     AssistantMessage,
+    Charge,
+    ConfigurationError,
     ReasoningBlock,
     ReasoningDelta,
+    RejectedError,
+    RunResult,
+    Snapshot,
+    StoreError,
     StreamEnd,
     TextBlock,
     TextDelta,
@@ -35,29 +44,15 @@ from glidepath.messages import (
     ToolCall,
     ToolCallDelta,
     ToolResultMessage,
+    TransientError,
+    pico_of,
+    pluralize,
 )
-from glidepath.money import pico_of
-from glidepath.outcome import Charge, RunResult, Snapshot
-from glidepath.plurals import pluralize
-from glidepath.run import CancelToken, Plan, Run, restore_meter
-from glidepath.run.snapshot import restore_disputed
-from glidepath.sessions import Session
-from glidepath.sessions.archive import StoredJournal, read_journal
-from glidepath.sessions.chain import read
-from glidepath.sessions.fold import Child
-from glidepath.sessions.memory import MemoryStore
-from glidepath.sessions.scribe import JournalRecorder
-from glidepath.sessions.state_changes import Counters, count
-from glidepath.spi.direct_observer import mark_unreal
-from glidepath.spi.sessions import Commit, Entry
-from glidepath.tools.asking import NeedsDecisions
-from glidepath.tools.results import RecordedResult, ToolResult
 
 if TYPE_CHECKING:
     from glidepath.agent.agent import Agent
     from glidepath.agent.config import LoopConfig
-    from glidepath.spi import ModelRequest, SessionStore
-    from glidepath.spi.sessions import Lease
+    from glidepath.spi import Lease, ModelRequest, SessionStore
     from glidepath.tools import Tool, ToolContext
     from glidepath.tools.definition import Runner
 

@@ -6,13 +6,18 @@ from collections.abc import Container, Mapping
 from typing import Any
 
 from glidepath import _wire
-from glidepath.errors import ConfigurationError
-from glidepath.messages import AssistantMessage, ToolResultMessage
-from glidepath.outcome import LoopOutcome, PendingCall, RunResult, Snapshot
 from glidepath.run import Decision, snapshot_of
 from glidepath.sessions import Session
-from glidepath.tools import ArgumentsError
-from glidepath.tools.binding import SchemaBinder
+from glidepath.tools import ArgumentsError, SchemaBinder
+from glidepath.values import (
+    AssistantMessage,
+    ConfigurationError,
+    LoopOutcome,
+    PendingCall,
+    RunResult,
+    Snapshot,
+    ToolResultMessage,
+)
 
 Target = RunResult | Session | str
 

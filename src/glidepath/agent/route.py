@@ -6,13 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 from glidepath._wire import replace
 from glidepath.agent.prices import find_price, is_free
-from glidepath.resilience import model_breaker
-from glidepath.run import Plan
-from glidepath.run.plan import Route
+from glidepath.run import Plan, Route, model_breaker
 
 if TYPE_CHECKING:
     from glidepath.agent.config import LoopConfig
-    from glidepath.spi.models import Model
+    from glidepath.spi import Model
 
 UNKNOWN_OUTPUT = 4096  # what is reserved at first for a model whose maximum nobody knows
 CEILING = 32_768  # tokens of a reply, by our own count, from a model whose maximum nobody knows

@@ -8,25 +8,30 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from glidepath._wire import encode, replace
-from glidepath.endings import end_after_defect
-from glidepath.errors import describe_error
-from glidepath.events import ChildEnded, ChildStarted, RunEnded
-from glidepath.judge import collect_last_validations
-from glidepath.ledger import Refusal
-from glidepath.loop import run_loop
-from glidepath.outcome import AbandonedWork, AgentState, LoopOutcome, RunResult, StopCause
-from glidepath.run import Ending, Plan, Run, Signal
-from glidepath.run.inside import leave_scope, restore_scope
-from glidepath.run.origins import note_origins
+from glidepath.kernel.constraint_checks import collect_last_validations
+from glidepath.kernel.endings import end_after_defect
+from glidepath.kernel.loop import run_loop
+from glidepath.run import Ending, Plan, Refusal, Run, Signal, leave_scope, note_origins, restore_scope
 from glidepath.sessions import Session
-from glidepath.texts import Texts
-from glidepath.tools.output import OutputError
+from glidepath.tools import OutputError
+from glidepath.values import (
+    AbandonedWork,
+    AgentState,
+    ChildEnded,
+    ChildStarted,
+    LoopOutcome,
+    RunEnded,
+    RunResult,
+    StopCause,
+    Texts,
+    describe_error,
+)
 
 if TYPE_CHECKING:
     from glidepath.agent.durable import Opening
-    from glidepath.agent.equipment import Fitted
     from glidepath.agent.prepare import RunRequest
-    from glidepath.patrol import PeriodicChecks
+    from glidepath.agent.tool_sources import Fitted
+    from glidepath.kernel.periodic_checks import PeriodicChecks
 
 
 Begin: TypeAlias = Callable[[], tuple[Run, Session]]
@@ -97,7 +102,7 @@ async def finish_run(
 
 def _start_periodic_checks(run: Run) -> PeriodicChecks:
     """What asks the constraints that have their own clock."""
-    from glidepath.patrol import PeriodicChecks
+    from glidepath.kernel.periodic_checks import PeriodicChecks
 
     return PeriodicChecks(run)
 
@@ -129,7 +134,8 @@ async def _finish_observers(run: Run) -> bool:
     """
     if run.voice.audience is None or run.result is None:
         return False
-    from glidepath.plugins.observer import FAREWELL, LAST_WORDS, finish_observers  # loaded when the run began
+    from glidepath.plugins import FAREWELL, finish_observers
+    from glidepath.plugins.observer import LAST_WORDS  # loaded when the run began
 
     stopped = run.watch.interrupt is not None and run.watch.interrupt.signal > Signal.WINDOW
     # The result is known and only observers are waited for: not past the deadline, but for their last words.

@@ -6,7 +6,7 @@ import inspect
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Generic, TypedDict, TypeVar
 
-from glidepath.outcome import DepsT
+from glidepath.values import DepsT
 
 if TYPE_CHECKING:
     from glidepath.agent.limits import Budget, Limits

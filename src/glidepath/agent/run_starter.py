@@ -9,9 +9,9 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
 from glidepath._wire import replace
+from glidepath.agent.agent_with_sources import Equipped
 from glidepath.agent.assemble import assemble
 from glidepath.agent.config import LoopConfig
-from glidepath.agent.equipped import Equipped
 from glidepath.agent.limits import Budget, Limits, check_limits
 from glidepath.agent.per_run import (
     as_messages,
@@ -23,21 +23,28 @@ from glidepath.agent.per_run import (
 )
 from glidepath.agent.prepare import RunRequest, make_id, prepare
 from glidepath.agent.run_lifecycle import Begin, announce_child, finish_run, report_child, revive_output
-from glidepath.errors import ConfigurationError
-from glidepath.outcome import RunResult
-from glidepath.run import CallScope, CancelToken, Plan, Resumption, Run
-from glidepath.run.inside import Post, leave_scope, restore_scope
-from glidepath.run.origins import mark_tainted, place_here
+from glidepath.run import (
+    CallScope,
+    CancelToken,
+    Plan,
+    Post,
+    Resumption,
+    Run,
+    leave_scope,
+    mark_tainted,
+    place_here,
+    restore_scope,
+)
 from glidepath.sessions import Session
 from glidepath.tools import ToolContext
+from glidepath.values import ConfigurationError, RunResult
 
 if TYPE_CHECKING:
     from glidepath.agent.durable import Opening
-    from glidepath.agent.purse import WalletClient
     from glidepath.agent.resuming import Target
-    from glidepath.run import Decision
-    from glidepath.run.paused_children import PausedChild
-    from glidepath.sessions.scribe import JournalRecorder
+    from glidepath.agent.wallet_client import WalletClient
+    from glidepath.run import Decision, PausedChild
+    from glidepath.sessions import JournalRecorder
 
 _log = logging.getLogger("glidepath")
 
@@ -231,7 +238,7 @@ class RunStarter(Equipped):
             if paused is not None:
                 return await _continue_child(fly, parent, place, paused)
             return await fly(home or Session(make_id("session", asyncio.get_running_loop())))
-        from glidepath.agent.adopting import open_child_session
+        from glidepath.agent.child_start import open_child_session
         from glidepath.agent.durable import claim_home_session
 
         if beside:
@@ -320,7 +327,7 @@ async def _continue_child(
     fly: Callable[..., Coroutine[Any, Any, RunResult]], parent: Run, place: str, paused: PausedChild
 ) -> RunResult:
     """Continue a child that no store keeps: its parent's result has it, with all it needs."""
-    from glidepath.agent.adopting import mark_child_lost
+    from glidepath.agent.child_start import mark_child_lost
     from glidepath.agent.resuming import check_decisions, find
 
     child = parent.work.find_child_result(paused.run_id)
@@ -343,7 +350,7 @@ def _purse_for(asked: RunRequest) -> WalletClient | None:
     budget = asked.budget
     if not isinstance(budget, Budget) or not budget.line:
         return None
-    from glidepath.agent.purse import WalletClient
+    from glidepath.agent.wallet_client import WalletClient
 
     asked.budget = purse = WalletClient(budget.store, budget.line, budget.meter)
     return purse

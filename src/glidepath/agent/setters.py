@@ -11,9 +11,8 @@ from typing import Any, Self
 
 from glidepath.agent.config import LoopConfig
 from glidepath.agent.limits import Limits
-from glidepath.errors import BuilderError
 from glidepath.guards import GuardrailsConfig
-from glidepath.setting import Setting, describe_setting, settings_of
+from glidepath.values import BuilderError, Setting, describe_setting, settings_of
 
 _PARTS: dict[type[Any], str] = {LoopConfig: "", Limits: "limits", GuardrailsConfig: "guardrails"}
 

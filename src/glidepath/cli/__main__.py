@@ -2,7 +2,7 @@
 
 import sys
 
-from glidepath.cli import main
+from glidepath.apps.cli import main
 
 if __name__ == "__main__":
     sys.exit(main())

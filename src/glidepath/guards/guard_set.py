@@ -10,7 +10,7 @@ from glidepath.guards.stops import STOP_GUARDS
 from glidepath.guards.streaks import ErrorStreakGuard, ReadOnlyGuard
 from glidepath.guards.withdrawing import restore_state
 from glidepath.spi import CallGuard, StopGuard
-from glidepath.texts import Texts
+from glidepath.values import Texts
 
 _STOPS = frozenset(guard.name for guard in STOP_GUARDS)
 _CALL_GUARDS: dict[str, Any] = {

@@ -3,8 +3,17 @@
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
-from glidepath.errors import ConfigurationError, close_to, short_repr
-from glidepath.setting import HIGHER, LOWER, LOWER_NOT_ZERO, DeclaredSettings, check_fields, setting
+from glidepath.values import (
+    HIGHER,
+    LOWER,
+    LOWER_NOT_ZERO,
+    ConfigurationError,
+    DeclaredSettings,
+    check_fields,
+    close_to,
+    short_repr,
+)
+from glidepath.values.setting import setting
 
 if TYPE_CHECKING:
     Fraction = Decimal | str | float

@@ -7,9 +7,9 @@ from functools import partial
 from inspect import iscoroutinefunction
 from typing import Any, TypeAlias, TypeVar
 
-from glidepath.errors import ConfigurationError, describe_error, short_repr
 from glidepath.guards.withdrawing import restore_state
 from glidepath.spi import GuardVerdict, Recovery, Stop
+from glidepath.values import ConfigurationError, describe_error, short_repr
 
 A = TypeVar("A", GuardVerdict, Recovery)
 

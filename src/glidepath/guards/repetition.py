@@ -21,10 +21,8 @@ from glidepath.guards.withdrawing import (
     shorten_text,
     take_away,
 )
-from glidepath.messages import ToolCall, ToolResultMessage, stored_arguments
-from glidepath.plurals import pluralize
 from glidepath.spi import GuardVerdict, Step
-from glidepath.texts import Texts
+from glidepath.values import Texts, ToolCall, ToolResultMessage, pluralize, stored_arguments
 
 _log = logging.getLogger("glidepath")
 PERIODS = (1, 2, 3, 4)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from glidepath.spi import Recovery, Stop
-from glidepath.texts import Texts
+from glidepath.values import Texts
 
 
 class _StopGuard:

@@ -5,11 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from glidepath.guards.withdrawing import repeatable_calls, restore_state, shorten_text, take_away
-from glidepath.messages import ToolResultMessage
-from glidepath.outcome import ResultKind
-from glidepath.plurals import pluralize
 from glidepath.spi import GuardVerdict, Step
-from glidepath.texts import Texts
+from glidepath.values import ResultKind, Texts, ToolResultMessage, pluralize
 
 _NEITHER = frozenset(kind.value for kind in ResultKind if not kind.failed)
 """Results of calls that did not run: a person, a hook or a limit said no. They are neither failures nor successes."""

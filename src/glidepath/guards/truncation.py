@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from glidepath._wire import Value
-from glidepath.errors import ConfigurationError
+from glidepath.values import ConfigurationError
 
 _LEAST_OVERLAP = 16
 _MOST_OVERLAP = 2000

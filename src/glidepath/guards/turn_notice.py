@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from glidepath.errors import ConfigurationError
-from glidepath.texts import Texts
+from glidepath.values import ConfigurationError, Texts
 
 TURN_BUDGET = "turn budget"
 DEFAULT_NOTICE = Texts().fill("wind_down", limit=TURN_BUDGET)

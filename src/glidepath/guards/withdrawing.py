@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from glidepath.messages import ToolCall
 from glidepath.spi import GuardVerdict, Step
-from glidepath.texts import Texts
+from glidepath.values import Texts, ToolCall
 
 SHORT = 120  # a plain signature no longer than this is kept as it is
 

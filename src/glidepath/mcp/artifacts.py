@@ -6,8 +6,8 @@ import os
 import tempfile
 from pathlib import Path
 
-from glidepath.errors import ConfigurationError, ToolError
-from glidepath.workspace.root import Workspace
+from glidepath.values import ConfigurationError, ToolError
+from glidepath.workspace import Workspace
 
 MOST_BYTES = 256 << 20  # of all artifacts of one server in one process
 _OWN = ".glidepath"

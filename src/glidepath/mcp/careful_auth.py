@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 import httpx2
 
 from glidepath.mcp.mcp_server import ServerLink
-from glidepath.tools.sources import SourceError
+from glidepath.tools import SourceError
 
 __all__ = ["CarefulAuth", "check_login_address", "needs_login"]
 

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from glidepath import _wire
-from glidepath.errors import ConfigurationError, short_repr
 from glidepath.mcp.mcp_server import LONGEST_NAME, McpServer, Sampling
-from glidepath.tools.advice import find_closest
+from glidepath.tools import find_closest
+from glidepath.values import ConfigurationError, short_repr
 
 _VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
 _TEXTS = ("command", "url", "cwd", "mode", "pins", "auth")

@@ -12,8 +12,8 @@ from glidepath.tools import Tool, ToolContext, ToolResult
 if TYPE_CHECKING:
     from mcp.types import Tool as Definition
 
+    from glidepath.mcp.mcp_tool_source import McpToolSource
     from glidepath.mcp.server_owner import Listing
-    from glidepath.mcp.supply import McpToolSource
 
 
 class Found(Record, eq=False):

@@ -15,7 +15,7 @@ from glidepath import _wire
 from glidepath.mcp.large_messages import SMALL, is_large, slim_bytes
 from glidepath.mcp.mcp_server import ServerLink
 from glidepath.mcp.oauth_login import provider_for
-from glidepath.mcp.threading_out import run_in_thread
+from glidepath.mcp.thread_calls import run_in_thread
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

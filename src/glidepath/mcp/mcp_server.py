@@ -10,14 +10,12 @@ from typing import TYPE_CHECKING, Any, Literal
 from urllib.parse import urlsplit
 
 from glidepath._wire import Value, replace
-from glidepath.errors import ConfigurationError, short_repr
-from glidepath.sandbox.policy import Sandbox
-from glidepath.tools import Tool
+from glidepath.tools import Sandbox, SourceError, Tool, ToolSource
 from glidepath.tools.options import check_name
-from glidepath.tools.sources import SourceError, ToolSource
+from glidepath.values import ConfigurationError, short_repr
 
 if TYPE_CHECKING:
-    from glidepath.mcp.supply import McpToolSource
+    from glidepath.mcp.mcp_tool_source import McpToolSource
 
 PinPolicy = Literal["auto", "block", "ask", "warn", "off"]
 PIN_POLICIES = ("auto", "block", "ask", "warn", "off")
@@ -235,7 +233,7 @@ class McpServer(ToolSource):
 
     def open(self) -> McpToolSource:
         """Its connection, which is made when its tools are asked for."""
-        from glidepath.mcp.supply import McpToolSource
+        from glidepath.mcp.mcp_tool_source import McpToolSource
 
         return McpToolSource(self.link)
 

@@ -16,7 +16,7 @@ from urllib.parse import parse_qs, urlsplit
 
 from glidepath import _wire
 from glidepath.mcp.mcp_server import ServerLink
-from glidepath.tools.sources import SourceError
+from glidepath.tools import SourceError
 
 if TYPE_CHECKING:
     from mcp.client.auth import OAuthClientProvider
@@ -34,7 +34,7 @@ _DONE = b"You are logged in. You can close this page.\n"
 
 def token_file(link: ServerLink) -> Path:
     """Where the tokens of a server are: one file for each address, readable by this user only."""
-    from glidepath.sessions.sqlite import default_file
+    from glidepath.sessions import default_file
 
     address = sha256(str(link.url).encode()).hexdigest()[:16]
     return default_file().parent / "mcp" / f"{link.name}-{address}.json"

@@ -16,11 +16,10 @@ from typing import Any
 
 from glidepath import _wire
 from glidepath._wire import Value
-from glidepath.errors import ConfigurationError
 from glidepath.mcp.definitions import clean_text, digest_of
 from glidepath.mcp.mcp_server import LOCK, ServerLink
-from glidepath.plurals import pluralize
-from glidepath.tools.sources import SourceError
+from glidepath.tools import SourceError
+from glidepath.values import ConfigurationError, pluralize
 
 __all__ = ["Lock", "Verdicts", "describe_differences", "judge_pins", "lock_path", "read_lock", "write_lock"]
 

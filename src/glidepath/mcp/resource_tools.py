@@ -8,15 +8,13 @@ from typing import TYPE_CHECKING, Any
 from glidepath._wire import Value
 from glidepath.mcp.definitions import clean_text, make_legal_name
 from glidepath.mcp.tool_answers import KEPT, resource_blocks
-from glidepath.messages import TextBlock
-from glidepath.plurals import pluralize
-from glidepath.tools import Tool, ToolContext, ToolResult
-from glidepath.tools.sources import SourceError
+from glidepath.tools import SourceError, Tool, ToolContext, ToolResult
+from glidepath.values import TextBlock, pluralize
 
 if TYPE_CHECKING:
     from mcp import Client
 
-    from glidepath.mcp.supply import McpToolSource
+    from glidepath.mcp.mcp_tool_source import McpToolSource
 
 __all__ = ["OfferedPrompt", "list_prompts", "prompt_text", "resource_tools"]
 

@@ -5,16 +5,16 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any
 
-from glidepath.ask.side_call import SideAccount, SideQuestion, SideRefused, SideReply, side_call
+from glidepath.kernel.model_call.side_call import SideAccount, SideQuestion, SideRefused, SideReply, side_call
 from glidepath.mcp.definitions import clean_text
-from glidepath.messages import AssistantMessage, ImageBlock, Message, StopReason, TextBlock, UserMessage
+from glidepath.values import AssistantMessage, ImageBlock, Message, StopReason, TextBlock, UserMessage
 
 if TYPE_CHECKING:
     from mcp.types import CreateMessageRequestParams, SamplingMessage
 
     from glidepath.mcp.mcp_server import Sampling
+    from glidepath.mcp.mcp_tool_source import McpToolSource
     from glidepath.mcp.server_calls import ServerCall
-    from glidepath.mcp.supply import McpToolSource
     from glidepath.run import Run
 
 MOST_MESSAGES = 200

@@ -12,9 +12,9 @@ import operator
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from glidepath.plurals import pluralize
-from glidepath.tools.binding import SchemaBinder
+from glidepath.tools import SchemaBinder
 from glidepath.tools.text import shorten
+from glidepath.values import pluralize
 
 __all__ = ["ServerBinder", "schema_problems"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from glidepath.errors import short_repr
+from glidepath.values import short_repr
 
 _TYPES = ("string", "number", "integer", "boolean", "array", "object", "null")
 _BY_NAME = ("properties", "patternProperties", "$defs", "definitions", "dependentSchemas")

@@ -11,12 +11,22 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, TypedDict
 
 from glidepath._wire import replace
 from glidepath.agent import Agent, Limits
-from glidepath.errors import ConfigurationError, GlidepathError, describe_error, install_line
-from glidepath.events import BudgetSettled, Event, LandingStarted, ToolStarted, TurnStarted
-from glidepath.outcome import LoopOutcome, RunResult
-from glidepath.plurals import pluralize
 from glidepath.run import CancelToken
-from glidepath.setting import settings_of
+from glidepath.values import (
+    BudgetSettled,
+    ConfigurationError,
+    Event,
+    GlidepathError,
+    LandingStarted,
+    LoopOutcome,
+    RunResult,
+    ToolStarted,
+    TurnStarted,
+    describe_error,
+    install_line,
+    pluralize,
+    settings_of,
+)
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

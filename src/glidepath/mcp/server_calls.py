@@ -7,20 +7,18 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from glidepath import _wire
-from glidepath.errors import message_of
 from glidepath.mcp.elicitation import Question, answers_of, combine_questions, question_of
 from glidepath.mcp.server_owner import Idle, Interruptible, Request, ServerLost, ServerRefused
 from glidepath.mcp.tool_answers import as_tool_result
-from glidepath.result_kind import Unknown
-from glidepath.tools import NeedsInput, ToolContext, ToolResult
-from glidepath.tools.sources import SourceError
+from glidepath.tools import NeedsInput, SourceError, ToolContext, ToolResult
+from glidepath.values import Unknown, message_of
 
 if TYPE_CHECKING:
     from mcp import Client
     from mcp.types import CallToolResult, InputRequiredResult
     from pydantic import BaseModel
 
-    from glidepath.mcp.supply import McpToolSource
+    from glidepath.mcp.mcp_tool_source import McpToolSource
 
 MOST_ROUNDS = 10  # answers that one call may ask for
 FOREVER = 1e7  # seconds: a call's own times are kept by `Idle` and by its run

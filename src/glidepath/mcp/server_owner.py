@@ -14,16 +14,15 @@ from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack, suppress
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from glidepath.errors import describe_error, install_line, message_of
 from glidepath.mcp.mcp_server import ServerLink
-from glidepath.mcp.retreat import ReconnectBackoff
-from glidepath.mcp.threading_out import run_in_thread
-from glidepath.tools.sources import SourceError
+from glidepath.mcp.reconnect_backoff import ReconnectBackoff
+from glidepath.mcp.thread_calls import run_in_thread
+from glidepath.tools import SourceError
+from glidepath.values import describe_error, install_line, message_of
 
 if TYPE_CHECKING:
     from mcp import Client
-    from mcp.types import CreateMessageRequestParams, ElicitRequestParams
-    from mcp.types import Tool as Definition
+    from mcp.types import CreateMessageRequestParams, ElicitRequestParams, Tool as Definition
 
 __all__ = ["Idle", "Interruptible", "Listing", "Request", "ServerAsked", "ServerLost", "ServerOwner", "ServerRefused"]
 

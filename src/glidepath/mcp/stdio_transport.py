@@ -24,13 +24,12 @@ import anyio
 from mcp.shared.message import SessionMessage
 from mcp_types import ErrorData, JSONRPCError, JSONRPCRequest, jsonrpc_message_adapter
 
-from glidepath.errors import short_repr
 from glidepath.mcp.definitions import clean_text
 from glidepath.mcp.large_messages import OFF_THE_LOOP, is_large, slim_message
 from glidepath.mcp.mcp_server import ServerLink
-from glidepath.mcp.threading_out import run_in_thread
-from glidepath.plurals import pluralize
-from glidepath.sandbox.policy import Boxed, SandboxError
+from glidepath.mcp.thread_calls import run_in_thread
+from glidepath.tools import Boxed, SandboxError
+from glidepath.values import pluralize, short_repr
 
 __all__ = ["StdioTransport", "make_environment"]
 

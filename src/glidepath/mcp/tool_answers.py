@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from glidepath import _wire
 from glidepath.mcp.definitions import clean_text
-from glidepath.messages import FileBlock, ImageBlock, ResultBlock, TextBlock
-from glidepath.plurals import pluralize
 from glidepath.tools import ToolResult
+from glidepath.values import FileBlock, ImageBlock, ResultBlock, TextBlock, pluralize
 
 if TYPE_CHECKING:
     from mcp.types import CallToolResult

@@ -5,10 +5,10 @@ The adapters are imported when they are first used, and only then is an SDK need
 
 from typing import TYPE_CHECKING
 
-from glidepath.late import lazy_attributes
-from glidepath.messages import Delta, ReasoningDelta, StreamEnd, TextDelta, ThinkingDelta, ToolCallDelta
+from glidepath._lazy import lazy_attributes
 from glidepath.models.strings import resolve
 from glidepath.spi import Model, ModelRequest, TokenEstimator, ToolSpec
+from glidepath.values import Delta, ReasoningDelta, StreamEnd, TextDelta, ThinkingDelta, ToolCallDelta
 
 if TYPE_CHECKING:
     from glidepath.models.anthropic import AnthropicModel
@@ -45,4 +45,19 @@ if not TYPE_CHECKING:
         local=("LocalModel", "pull"),
         openai_chat=("OpenAIChatModel",),
         openai_responses=("OpenAIResponsesModel",),
+    )
+
+# What other packages use, imported when it is first asked for.
+if TYPE_CHECKING:
+    from glidepath.models.content import parse_event as parse_event
+    from glidepath.models.formats.reading import call_of as call_of
+    from glidepath.models.usage_reports import anthropic_searches as anthropic_searches
+
+if not TYPE_CHECKING:
+    __getattr__ = lazy_attributes(
+        __name__,
+        __getattr__,
+        content=("parse_event",),
+        usage_reports=("anthropic_searches",),
+        **{"formats.reading": ("call_of",)},
     )

@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 from glidepath import _wire
 from glidepath._wire import replace
-from glidepath.errors import ConfigurationError, RejectedError
-from glidepath.messages import AssistantMessage, Delta, Message, ToolCallDelta, Usage, UserMessage
 from glidepath.models.anthropic_client import AnthropicPort
 from glidepath.models.checks import check_name
 from glidepath.models.citations import anthropic_citation
@@ -32,6 +30,16 @@ from glidepath.models.thinkers import BEGINS_THINKING, PAUSES, THINKS, bare_clau
 from glidepath.models.usage_reports import anthropic_searches, anthropic_usage
 from glidepath.models.vendor_model import VendorModel
 from glidepath.spi import ModelRequest, ToolSpec
+from glidepath.values import (
+    AssistantMessage,
+    ConfigurationError,
+    Delta,
+    Message,
+    RejectedError,
+    ToolCallDelta,
+    Usage,
+    UserMessage,
+)
 
 if TYPE_CHECKING:
     from glidepath.models.anthropic_client import ClaudeClient

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from glidepath.errors import ConfigurationError, require_extra
+from glidepath._sdk_privates import set_platform_header
 from glidepath.models.checks import check_headers, check_key, check_url, displayable_address
 from glidepath.models.clients import Clients, sdk_options
 from glidepath.models.faults import Faults
 from glidepath.models.hosts import find_host, key_advice
-from glidepath.sdk_privates import set_platform_header
+from glidepath.values import ConfigurationError, require_extra
 
 if TYPE_CHECKING:
     from anthropic import AsyncAnthropic, AsyncAnthropicBedrock, AsyncAnthropicVertex

@@ -9,8 +9,7 @@ from mimetypes import guess_type
 from typing import Any
 
 from glidepath._wire import Value
-from glidepath.errors import RejectedError
-from glidepath.messages import FileBlock, ImageBlock, TextBlock, ToolResultMessage
+from glidepath.values import FileBlock, ImageBlock, RejectedError, TextBlock, ToolResultMessage
 
 _DATA_URL = re.compile(r"data:([^;,]*);base64,(.*)", re.DOTALL)
 _ANY = "*"

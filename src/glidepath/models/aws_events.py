@@ -7,11 +7,10 @@ a checksum of all of it (4). A payload of kind `chunk` is JSON that holds the ev
 from __future__ import annotations
 
 import base64
-from binascii import Error as BadBase64
-from binascii import crc32
+from binascii import Error as BadBase64, crc32
 
 from glidepath import _wire
-from glidepath.errors import TransientError
+from glidepath.values import TransientError
 
 KIND = "application/vnd.amazon.eventstream"
 LARGEST = 24 * 1024 * 1024  # bytes of one message, as Amazon allows

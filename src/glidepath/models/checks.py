@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from urllib.parse import urlsplit
 
-from glidepath.errors import ConfigurationError
+from glidepath.values import ConfigurationError
 
 
 def check_name(name: object) -> str:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from glidepath.messages import Citation
 from glidepath.models.content import count
+from glidepath.values import Citation
 
 if TYPE_CHECKING:
     from google.genai.types import GroundingMetadata

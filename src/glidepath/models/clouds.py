@@ -7,11 +7,11 @@ from importlib.util import find_spec
 from types import ModuleType
 from typing import Any
 
-from glidepath.errors import ConfigurationError, install_line
 from glidepath.models.anthropic_client import SHOWN, claude_sdk, prepare_client
 from glidepath.models.checks import check_key, check_url, displayable_address
 from glidepath.models.clients import sdk_options
 from glidepath.models.hosts import HOSTS, find_key, read_variable
+from glidepath.values import ConfigurationError, install_line
 
 
 def _bedrock(key: str | None, base_url: str | None, headers: Mapping[str, str] | None) -> Any:

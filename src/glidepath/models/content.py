@@ -9,14 +9,19 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from glidepath import _wire
-from glidepath.errors import RefusedError, RejectedError
-from glidepath.messages import (
+from glidepath.models.faults import Faults
+from glidepath.models.names import ToolNames
+from glidepath.spi import ModelRequest, ToolSpec
+from glidepath.tools import clean
+from glidepath.values import (
     AssistantMessage,
     Citation,
     Delta,
     Media,
     ReasoningBlock,
     ReasoningDelta,
+    RefusedError,
+    RejectedError,
     ReplyInfo,
     StreamEnd,
     TextDelta,
@@ -25,10 +30,6 @@ from glidepath.messages import (
     ToolCall,
     Usage,
 )
-from glidepath.models.faults import Faults
-from glidepath.models.names import ToolNames
-from glidepath.spi import ModelRequest, ToolSpec
-from glidepath.tools.text import clean
 
 _log = logging.getLogger("glidepath")
 MOST_TOKENS = 1 << 17  # tokens of one reply whose probabilities are kept

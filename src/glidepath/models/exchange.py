@@ -12,13 +12,11 @@ from contextlib import aclosing, suppress
 from typing import Any
 
 from glidepath import _wire
-from glidepath.errors import ModelError, RejectedError, TransientError
-from glidepath.messages import Delta
-from glidepath.models.aws_events import KIND as AWS_KIND
-from glidepath.models.aws_events import AwsEvents
+from glidepath.models.aws_events import KIND as AWS_KIND, AwsEvents
 from glidepath.models.content import VendorReply
 from glidepath.models.faults import Faults
 from glidepath.models.sse import Events
+from glidepath.values import Delta, ModelError, RejectedError, TransientError
 
 _MOST_PAGE = 1 << 20
 _REQUEST_IDS = ("request-id", "x-request-id", "x-amzn-requestid", "apim-request-id")

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from email.utils import parsedate_to_datetime
 from typing import Any, TypeGuard
 
-from glidepath.errors import (
+from glidepath.values import (
     ContextOverflowError,
     InconsistentHistoryError,
     ModelError,

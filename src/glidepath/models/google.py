@@ -11,8 +11,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from glidepath import _wire
-from glidepath.errors import ConfigurationError, ModelError, RefusedError, RejectedError, TransientError, require_extra
-from glidepath.messages import Delta, SystemMessage, ToolCallDelta, Usage
+from glidepath._sdk_privates import google_connection
 from glidepath.models.checks import check_headers, check_key, check_name, check_url
 from glidepath.models.citations import google_citations
 from glidepath.models.clients import Clients
@@ -34,8 +33,19 @@ from glidepath.models.sse import Lines
 from glidepath.models.thinkers import LEVELED, UNTHINKING
 from glidepath.models.usage_reports import gemini_media, gemini_searches, gemini_usage
 from glidepath.models.vendor_model import VendorModel
-from glidepath.sdk_privates import google_connection
 from glidepath.spi import ModelRequest
+from glidepath.values import (
+    ConfigurationError,
+    Delta,
+    ModelError,
+    RefusedError,
+    RejectedError,
+    SystemMessage,
+    ToolCallDelta,
+    TransientError,
+    Usage,
+    require_extra,
+)
 
 if TYPE_CHECKING:
     import httpx

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from glidepath.messages import Message
 from glidepath.models.formats.anthropic_messages import anthropic_turns, system_of
 from glidepath.models.formats.chat_messages import chat_messages
 from glidepath.models.formats.google_contents import google_contents
@@ -17,6 +16,7 @@ from glidepath.models.formats.read_anthropic import from_anthropic
 from glidepath.models.formats.read_gemini import from_gemini
 from glidepath.models.formats.read_openai import from_openai_chat, from_openai_responses
 from glidepath.models.formats.responses import responses_input
+from glidepath.values import Message
 
 # A type checker must be told that others may use what is only imported here.
 __all__ = [

@@ -10,9 +10,9 @@ import re
 from collections.abc import Mapping
 
 from glidepath._wire import Value, replace
-from glidepath.errors import ConfigurationError
 from glidepath.models.attached import SOUNDS, Takes
 from glidepath.models.checks import is_vendor_address
+from glidepath.values import ConfigurationError
 
 _DOCUMENTS = ("application/", "text/")
 

@@ -6,7 +6,6 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from glidepath._wire import replace
-from glidepath.messages import Citation, Delta, ToolCallDelta, Usage
 from glidepath.models.chat_calls import ChatCalls
 from glidepath.models.citations import chat_citation
 from glidepath.models.content import (
@@ -30,6 +29,7 @@ from glidepath.models.strictness import strict_parameters
 from glidepath.models.thinkers import REASONING
 from glidepath.models.usage_reports import anthropic_searches, chat_bill, chat_media, chat_usage
 from glidepath.spi import ModelRequest, ToolSpec
+from glidepath.values import Citation, Delta, ToolCallDelta, Usage
 
 if TYPE_CHECKING:
     from openai import AsyncOpenAI

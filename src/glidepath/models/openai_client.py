@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
 from urllib.parse import urlsplit
 
-from glidepath.errors import ConfigurationError, require_extra
+from glidepath._sdk_privates import set_platform_header
 from glidepath.models.checks import check_headers, check_key, check_name, check_url, displayable_address
 from glidepath.models.clients import Clients, sdk_options
 from glidepath.models.content import make_unsupported_error
@@ -23,8 +23,8 @@ from glidepath.models.hosts import (
 )
 from glidepath.models.strictness import make_strict
 from glidepath.models.vendor_model import VendorModel
-from glidepath.sdk_privates import set_platform_header
 from glidepath.spi import ModelRequest
+from glidepath.values import ConfigurationError, require_extra
 
 if TYPE_CHECKING:
     from openai import AsyncOpenAI

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from glidepath.messages import Citation, Delta, ToolCallDelta
 from glidepath.models.citations import responses_citation
 from glidepath.models.content import (
     dollars_in,
@@ -27,6 +26,7 @@ from glidepath.models.strictness import strict_parameters
 from glidepath.models.thinkers import PLAIN
 from glidepath.models.usage_reports import is_billed_search, responses_media, responses_usage
 from glidepath.spi import ModelRequest, ToolSpec
+from glidepath.values import Citation, Delta, ToolCallDelta
 
 if TYPE_CHECKING:
     from openai import AsyncOpenAI

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from glidepath.errors import TransientError
+from glidepath.values import TransientError
 
 LARGEST = 64 * 1024 * 1024  # bytes of one event: no reply is that long
 _BREAK = re.compile(rb"\r\n|\n|\r")

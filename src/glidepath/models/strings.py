@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from glidepath.errors import ConfigurationError, close_to
 from glidepath.models.hosts import HOSTS, ModelHost
+from glidepath.values import ConfigurationError, close_to
 
 _ADDRESS = re.compile(r"@(?=[A-Za-z]+://)")
 """Where an address begins; a model's own name may contain an @."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from glidepath.messages import Media, Usage
 from glidepath.models.content import count, dollars_in
+from glidepath.values import Media, Usage
 
 
 def anthropic_usage(given: Mapping[str, Any]) -> Usage:

@@ -7,11 +7,11 @@ from collections.abc import AsyncIterator
 from importlib import import_module
 from typing import Any
 
-from glidepath.messages import Delta
 from glidepath.models.clients import Clients
 from glidepath.models.exchange import Reader, answer
 from glidepath.models.faults import Faults
 from glidepath.spi import ModelRequest
+from glidepath.values import Delta
 
 _log = logging.getLogger("glidepath")
 

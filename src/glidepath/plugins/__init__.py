@@ -2,8 +2,8 @@
 
 from typing import TYPE_CHECKING
 
-from glidepath.late import lazy_attributes
-from glidepath.plugins.lineup import PluginNames
+from glidepath._lazy import lazy_attributes
+from glidepath.plugins.hook_table import PluginNames
 
 if TYPE_CHECKING:
     from glidepath.plugins.builtin_gates import ApprovalGate, OpeningGate, ToolListGate
@@ -19,3 +19,24 @@ if not TYPE_CHECKING:
 
 def __dir__() -> list[str]:
     return sorted({*globals(), *__all__})
+
+
+# What other packages use, imported when it is first asked for.
+if TYPE_CHECKING:
+    from glidepath.plugins.hook_table import HookTable as HookTable, snake_case as snake_case
+    from glidepath.plugins.observer import (
+        FAREWELL as FAREWELL,
+        Audience as Audience,
+        Observer as Observer,
+        finish_observers as finish_observers,
+    )
+    from glidepath.plugins.single_observer import audience_of as audience_of
+
+if not TYPE_CHECKING:
+    __getattr__ = lazy_attributes(
+        __name__,
+        __getattr__,
+        hook_table=("HookTable", "snake_case"),
+        observer=("Audience", "FAREWELL", "Observer", "finish_observers"),
+        single_observer=("audience_of",),
+    )

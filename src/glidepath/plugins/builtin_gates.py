@@ -7,8 +7,8 @@ from fnmatch import fnmatchcase
 from itertools import islice
 from typing import Any, ClassVar
 
-from glidepath.errors import ConfigurationError
-from glidepath.spi.hooks import Ask, Gate, GateContext, Plugin, ToolCallContext
+from glidepath.spi import Ask, Gate, GateContext, Plugin, ToolCallContext
+from glidepath.values import ConfigurationError
 
 MOST_NAMES = 100_000
 

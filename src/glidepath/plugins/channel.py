@@ -7,9 +7,8 @@ from threading import Lock
 from typing import Any
 
 from glidepath._wire import WireError
-from glidepath.errors import ConfigurationError
-from glidepath.messages import Message, codec
-from glidepath.spi.hooks import Plugin, PollContext, as_message
+from glidepath.spi import Plugin, PollContext, as_message
+from glidepath.values import ConfigurationError, Message, codec
 
 
 class ChannelSteering(Plugin):

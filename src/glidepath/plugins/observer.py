@@ -10,10 +10,8 @@ from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
 from glidepath._wire import Record
-from glidepath.events import Event, RunEnded, StreamChunk, TurnEnded, TurnStarted
-from glidepath.spi.direct_observer import DirectObserver
-from glidepath.spi.hooks import Plugin
-from glidepath.spi.inside_variable import INSIDE
+from glidepath.spi import INSIDE, DirectObserver, Plugin
+from glidepath.values import Event, RunEnded, StreamChunk, TurnEnded, TurnStarted
 
 _log, _inside = logging.getLogger("glidepath"), INSIDE.get
 FAREWELL = 1.0  # seconds that all observers of a run together have after its last event

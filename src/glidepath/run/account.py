@@ -9,12 +9,22 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
 from glidepath._wire import Record
-from glidepath.burndown import FIGURES, Use
-from glidepath.ledger import Amount, Meter, Reservation
-from glidepath.messages import ToolResultMessage, Usage
-from glidepath.money import SATURATED, pico_of
-from glidepath.outcome import Charge, ResultKind, RunResult, Spend, dollars
+from glidepath.run.ledger import Meter, Reservation
 from glidepath.run.unsaved import Unsaved
+from glidepath.run.waiting import Amount
+from glidepath.values import (
+    FIGURES,
+    SATURATED,
+    Charge,
+    ResultKind,
+    RunResult,
+    Spend,
+    ToolResultMessage,
+    Usage,
+    Use,
+    dollars,
+    pico_of,
+)
 
 if TYPE_CHECKING:
     from glidepath.run.state import Run

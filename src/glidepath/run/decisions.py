@@ -7,8 +7,7 @@ from typing import Any, Literal
 
 from glidepath import _wire
 from glidepath._wire import Value
-from glidepath.errors import ConfigurationError
-from glidepath.result_kind import Unknown
+from glidepath.values import ConfigurationError, Unknown
 
 
 class Decision(Value, frozen=True, kw_only=True):

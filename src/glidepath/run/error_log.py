@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from glidepath.foreign_errors import log_raised, place_of
+from glidepath.values import log_raised, place_of
 
 if TYPE_CHECKING:
     from glidepath.run.state import Run

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 from glidepath._wire import Value, canonical
-from glidepath.outcome import ConfigurationChange, dollars
+from glidepath.values import ConfigurationChange, dollars
 
 if TYPE_CHECKING:
-    from glidepath.plugins.lineup import HookTable
+    from glidepath.plugins import HookTable
     from glidepath.run.plan import Plan
     from glidepath.tools import Tool
 

@@ -7,14 +7,12 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from glidepath._wire import Record
-from glidepath.errors import GlidepathError, describe_error
-from glidepath.events import HookFailed
-from glidepath.messages import Message
 from glidepath.run.error_log import log_error
-from glidepath.run.inside import ASKED, CallScope, recall
 from glidepath.run.interrupting import await_interruptibly_within
 from glidepath.run.interrupts import Stopped, Why
-from glidepath.spi.inside_variable import INSIDE
+from glidepath.run.nested import ASKED, CallScope, recall
+from glidepath.spi import INSIDE
+from glidepath.values import GlidepathError, HookFailed, Message, describe_error
 
 if TYPE_CHECKING:
     from glidepath.run.state import Run

@@ -13,9 +13,9 @@ from collections.abc import Coroutine, Generator
 from typing import Any, TypeVar
 
 from glidepath.run.abandoned import drive_abandoned, move_scopes
+from glidepath.run.cancellation_probe import CancellationProbe
 from glidepath.run.interrupts import LetGo
 from glidepath.run.watch import Watch
-from glidepath.run.whose import CancellationProbe
 
 T = TypeVar("T")
 

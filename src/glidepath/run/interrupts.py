@@ -7,7 +7,7 @@ from enum import Enum, IntEnum
 from typing import Any, Protocol
 
 from glidepath._wire import Value
-from glidepath.outcome import Verdict
+from glidepath.values import Verdict
 
 
 class Signal(IntEnum):

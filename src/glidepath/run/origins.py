@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from glidepath.messages import Message, add_origins, origins_of
 from glidepath.run.hooks import to_read
-from glidepath.spi.inside_variable import INSIDE
+from glidepath.spi import INSIDE
+from glidepath.values import Message, add_origins, origins_of
 
 if TYPE_CHECKING:
     from glidepath.run.state import Run

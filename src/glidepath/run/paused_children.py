@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from glidepath._wire import Record
-from glidepath.outcome import PendingCall
+from glidepath.values import PendingCall
 
 if TYPE_CHECKING:
     from glidepath.run.decisions import Decision  # only a run that a person decides about needs it

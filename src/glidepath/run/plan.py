@@ -6,12 +6,10 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Protocol
 
 from glidepath._wire import Value
-from glidepath.errors import GlidepathError
-from glidepath.ledger import Caps, Price
-from glidepath.outcome import AgentState, LoopOutcome, StopCause, TextOrigin, Verdict
-from glidepath.plugins.lineup import HookTable
-from glidepath.resilience import Health
+from glidepath.plugins import HookTable
 from glidepath.run.interrupts import Patience
+from glidepath.run.ledger import Caps, Price
+from glidepath.run.resilience import Health
 from glidepath.spi import (
     CallGuard,
     ContextStrategy,
@@ -23,11 +21,12 @@ from glidepath.spi import (
     ToolSpec,
 )
 from glidepath.tools import Tool
+from glidepath.values import AgentState, GlidepathError, LoopOutcome, StopCause, TextOrigin, Verdict
 
 if TYPE_CHECKING:
     from glidepath.agent.config import LoopConfig  # a row above: only a type checker follows it
-    from glidepath.run.switches import Switch
-    from glidepath.tools.output import Output
+    from glidepath.run.kill_switch_polling import Switch
+    from glidepath.tools import Output
 
 
 class SoftLimit(Protocol):

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from glidepath.messages import Message, SystemMessage
+from glidepath.values import Message, SystemMessage
 
 if TYPE_CHECKING:
     from glidepath.run.state import Run

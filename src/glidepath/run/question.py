@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from textwrap import wrap
 
-from glidepath.outcome import PendingCall
 from glidepath.run.revealing import argument_rows, escape_invisible, width_of, wrap_lines
+from glidepath.values import PendingCall
 
 PAGE_WIDTH = 100
 """The columns of a question that is drawn by somebody else: a page, an editor, a front end."""

@@ -11,10 +11,9 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from typing import Any
-from unicodedata import category, combining, east_asian_width, normalize
-from unicodedata import name as name_of
+from unicodedata import category, combining, east_asian_width, name as name_of, normalize
 
-from glidepath.plurals import pluralize
+from glidepath.values import pluralize
 
 _FIRST, _NEXT = "    | ", "    > "
 _NARROWEST = 20

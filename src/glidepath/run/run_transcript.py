@@ -7,22 +7,24 @@ from types import MappingProxyType
 from typing import Any, ClassVar, Final
 
 from glidepath._wire import Record
-from glidepath.call_frames import Program
-from glidepath.messages import (
+from glidepath.run.hidden_messages import blank_stale_messages, drop_unsendable
+from glidepath.run.transcript_stats import TranscriptStats, characters_of
+from glidepath.run.unsaved import Unsaved
+from glidepath.spi import ModelRequest
+from glidepath.values import (
+    TRANSITIONS,
+    AgentState,
     AssistantMessage,
     Media,
     Message,
+    PendingCall,
+    Program,
     StopReason,
     ToolCall,
     ToolResultMessage,
     UserMessage,
     is_visible,
 )
-from glidepath.outcome import TRANSITIONS, AgentState, PendingCall
-from glidepath.run.survey import TranscriptStats, characters_of
-from glidepath.run.unsaved import Unsaved
-from glidepath.run.unseen import blank_stale_messages, drop_unsendable
-from glidepath.spi.models import ModelRequest
 
 PRE_FLIGHT, AFTER_MODEL, AFTER_TOOLS = "pre_flight", "after_model", "after_tools"
 IN_FLIGHT = "in_flight"  # between checkpoints, for a constraint that is asked on a clock

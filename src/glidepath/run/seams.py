@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Awaitable, Coroutine, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
-from glidepath.ledger import Reservation
-from glidepath.messages import Message, ToolCall, ToolResultMessage
-from glidepath.outcome import RunResult
 from glidepath.run.cancel import CancelToken
+from glidepath.run.ledger import Reservation
+from glidepath.values import Message, RunResult, ToolCall, ToolResultMessage
 
 if TYPE_CHECKING:
     from glidepath.run.state import Run
-    from glidepath.spi.sessions import Lease, SessionStore
+    from glidepath.spi import Lease, SessionStore
 
 
 class BookedCall(Protocol):

@@ -9,18 +9,27 @@ from typing import TYPE_CHECKING, Any
 
 from glidepath import _wire
 from glidepath._wire import Record, replace
-from glidepath.errors import ConfigurationError
-from glidepath.events import MessageAdded
-from glidepath.messages import AssistantMessage, ToolCall, ToolResultMessage, Usage, place_result
-from glidepath.outcome import Charge, LoopOutcome, RunResult, Snapshot
 from glidepath.run.account import Account
-from glidepath.run.descent import Audit, WindDown
-from glidepath.run.inside import SideWork
+from glidepath.run.nested import SideWork
+from glidepath.run.run_inputs import RunInputs
 from glidepath.run.run_transcript import AnswerSoFar, CurrentTurn, Transcript
-from glidepath.run.terms import RunInputs
+from glidepath.run.wind_down import Audit, WindDown
+from glidepath.values import (
+    AssistantMessage,
+    Charge,
+    ConfigurationError,
+    LoopOutcome,
+    MessageAdded,
+    RunResult,
+    Snapshot,
+    ToolCall,
+    ToolResultMessage,
+    Usage,
+    place_result,
+)
 
 if TYPE_CHECKING:
-    from glidepath.ledger import Meter
+    from glidepath.run.ledger import Meter
     from glidepath.run.plan import Ending
     from glidepath.run.state import Run
 

@@ -13,42 +13,50 @@ from math import inf
 from typing import TYPE_CHECKING, Any
 
 from glidepath._wire import Record, freeze
-from glidepath.errors import describe_error
-from glidepath.events import Event, HookFailed, MessageAdded, NoticeSent, RunStarted, TurnEnded, TurnStarted
-from glidepath.ledger import Amount, Caps, Meter, dollars
-from glidepath.messages import Message, ToolResultMessage, UserMessage
-from glidepath.outcome import (
-    AgentState,
-    LoopOutcome,
-    PerRun,
-    RunResult,
-    Snapshot,
-    StopCause,
-    ValidationRecord,
-    Verdict,
-)
-from glidepath.plugins.lineup import Hooks
-from glidepath.plurals import pluralize
+from glidepath.plugins.hook_table import Hooks
 from glidepath.run.account import Account, Spending, breakdown
-from glidepath.run.descent import Audit, WindDown
 from glidepath.run.error_log import log_error
-from glidepath.run.inside import SideWork
+from glidepath.run.event_emitter import Consumer, EventEmitter, numbers_from
+from glidepath.run.hidden_messages import NEVER_SENT, drop_unsendable
 from glidepath.run.interrupts import Interrupt, Signal
+from glidepath.run.ledger import Caps, Meter, dollars
+from glidepath.run.nested import SideWork
 from glidepath.run.plan import Ending, Plan, Touchdown
+from glidepath.run.run_inputs import RunGuards, RunInputs
 from glidepath.run.run_transcript import PRE_FLIGHT, AnswerSoFar, CurrentTurn, Transcript
 from glidepath.run.snapshot import Resumption, restore, take_snapshot
-from glidepath.run.survey import TranscriptStats
-from glidepath.run.terms import RunGuards, RunInputs
+from glidepath.run.transcript_stats import TranscriptStats
 from glidepath.run.unsaved import Unsaved
-from glidepath.run.unseen import NEVER_SENT, drop_unsendable
-from glidepath.run.voice import Consumer, EventEmitter, numbers_from
+from glidepath.run.waiting import Amount
 from glidepath.run.watch import Watch
-from glidepath.spi.constraints import Remaining
-from glidepath.spi.models import provider_of
-from glidepath.tools.picture_size import LEAST_PICTURE_TOKENS, picture_bytes
+from glidepath.run.wind_down import Audit, WindDown
+from glidepath.spi import Remaining, provider_of
+from glidepath.tools import LEAST_PICTURE_TOKENS, picture_bytes
+from glidepath.values import (
+    AgentState,
+    Event,
+    HookFailed,
+    LoopOutcome,
+    Message,
+    MessageAdded,
+    NoticeSent,
+    PerRun,
+    RunResult,
+    RunStarted,
+    Snapshot,
+    StopCause,
+    ToolResultMessage,
+    TurnEnded,
+    TurnStarted,
+    UserMessage,
+    ValidationRecord,
+    Verdict,
+    describe_error,
+    pluralize,
+)
 
 if TYPE_CHECKING:
-    from glidepath.plugins.observer import Audience
+    from glidepath.plugins import Audience
     from glidepath.run.seams import RunJournal
 
 _log = logging.getLogger("glidepath")
@@ -560,8 +568,7 @@ def _make_wind_down(plan: Plan, meter: Meter, watch: Watch, unsaved: Unsaved) ->
 
 def _make_audience(run: Run) -> Audience:
     """The listeners, except the consumer of a stream."""
-    from glidepath.plugins.observer import Observer
-    from glidepath.plugins.sole_listener import audience_of
+    from glidepath.plugins import Observer, audience_of
 
     observers = [Observer(name, plugin, run.report_hook_failure) for name, plugin in run.hooks.observers]
     return audience_of(

@@ -14,10 +14,8 @@ from contextvars import copy_context
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Generic, Self
 
-from glidepath.events import Event, StreamChunk, StreamStarted
-from glidepath.outcome import AgentState, OutputT, RunResult
-from glidepath.plurals import pluralize
 from glidepath.run.interrupts import Interrupt, Signal
+from glidepath.values import AgentState, Event, OutputT, RunResult, StreamChunk, StreamStarted, pluralize
 
 if TYPE_CHECKING:
     from glidepath.run.state import Run

@@ -21,9 +21,9 @@ from typing import Any, TypeVar
 
 from glidepath.run.abandoned import MAX_PATIENCE, TaskBound, is_request, request
 from glidepath.run.asyncio_privates import must_cancel
+from glidepath.run.cancellation_probe import INSIDE, is_by_hand
+from glidepath.run.event_emitter import Consumer
 from glidepath.run.interrupts import Alive, Interrupt, LetGo, Patience, Signal, Stopped, Why, wake_waiter
-from glidepath.run.voice import Consumer
-from glidepath.run.whose import INSIDE, is_by_hand
 
 T = TypeVar("T")
 MIN_PATIENCE = 0.05

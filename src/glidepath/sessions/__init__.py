@@ -2,6 +2,7 @@
 
 from typing import TYPE_CHECKING, Any
 
+from glidepath._lazy import lazy_attributes
 from glidepath.sessions.session import Session
 
 if TYPE_CHECKING:
@@ -38,3 +39,133 @@ def _make_removed_error(advice: str) -> Exception:
     caller = sys._getframe(2)  # noqa: SLF001 - documented
     importing = caller.f_code.co_code[caller.f_lasti] == opmap["IMPORT_FROM"]
     return ImportError(advice, name=__name__) if importing else AttributeError(advice)
+
+
+# What other packages use, imported when it is first asked for.
+if TYPE_CHECKING:
+    from glidepath.sessions.archive import (
+        StoredJournal as StoredJournal,
+        export_journal as export_journal,
+        import_journal as import_journal,
+        read_journal as read_journal,
+        stop as stop,
+    )
+    from glidepath.sessions.chain import (
+        SCHEMA as SCHEMA,
+        JournalRecord as JournalRecord,
+        check_schema as check_schema,
+        link as link,
+        make_layout_error as make_layout_error,
+        read as read,
+        verify_commits as verify_commits,
+    )
+    from glidepath.sessions.checkpoints import (
+        add_measures as add_measures,
+        make_next_base as make_next_base,
+        read_folded_state as read_folded_state,
+    )
+    from glidepath.sessions.child_sessions import family_of as family_of, refuse_unfinished as refuse_unfinished
+    from glidepath.sessions.event_files import events_folder as events_folder
+    from glidepath.sessions.finding import (
+        TEAM as TEAM,
+        annotate as annotate,
+        each_session as each_session,
+        entry_of as entry_of,
+        find_expired as find_expired,
+        find_sessions as find_sessions,
+        prune as prune,
+        remove_sessions as remove_sessions,
+    )
+    from glidepath.sessions.fold import (
+        HOOK as HOOK,
+        Began as Began,
+        Child as Child,
+        Folded as Folded,
+        Intent as Intent,
+        Opened as Opened,
+        Reserved as Reserved,
+        Used as Used,
+    )
+    from glidepath.sessions.foreign_mark import (
+        GATE as GATE,
+        foreign_program as foreign_program,
+        is_foreign as is_foreign,
+        refuse_foreign as refuse_foreign,
+        refuse_foreign_entry as refuse_foreign_entry,
+    )
+    from glidepath.sessions.forking import Fork as Fork, fork as fork, rewind as rewind
+    from glidepath.sessions.inbox import (
+        control_in as control_in,
+        decide as decide,
+        find_approved_calls as find_approved_calls,
+        note_control as note_control,
+        read_decisions as read_decisions,
+        send as send,
+    )
+    from glidepath.sessions.journal_recorder import JournalRecorder as JournalRecorder
+    from glidepath.sessions.journal_writer import (
+        Items as Items,
+        JournalWriter as JournalWriter,
+        claim_session as claim_session,
+    )
+    from glidepath.sessions.owner import (
+        LEASE as LEASE,
+        is_alive as is_alive,
+        is_claimable as is_claimable,
+        this_owner as this_owner,
+    )
+    from glidepath.sessions.postgres import make_tables as make_tables
+    from glidepath.sessions.postgres_pool import (
+        ConnectionPool as ConnectionPool,
+        PostgresConnection as PostgresConnection,
+        retry_through_restart as retry_through_restart,
+        translate_errors as translate_errors,
+    )
+    from glidepath.sessions.recover import charge_reservation as charge_reservation, open_calls as open_calls
+    from glidepath.sessions.redaction import Hook as Hook, Redactor as Redactor, redactor_of as redactor_of
+    from glidepath.sessions.schema_compat import decode_leniently as decode_leniently, message_of as message_of
+    from glidepath.sessions.session import check_session_id as check_session_id
+    from glidepath.sessions.session_ids import home_of as home_of, is_keepable as is_keepable
+    from glidepath.sessions.sqlite_file import default_file as default_file
+    from glidepath.sessions.state_changes import Counters as Counters
+    from glidepath.sessions.store_calls import await_store as await_store, call_store as call_store
+    from glidepath.sessions.summaries import is_team as is_team, normalize_tags as normalize_tags
+
+if not TYPE_CHECKING:
+    __getattr__ = lazy_attributes(
+        __name__,
+        __getattr__,
+        archive=("StoredJournal", "export_journal", "import_journal", "read_journal", "stop"),
+        chain=("JournalRecord", "SCHEMA", "check_schema", "link", "make_layout_error", "read", "verify_commits"),
+        checkpoints=("add_measures", "make_next_base", "read_folded_state"),
+        child_sessions=("family_of", "refuse_unfinished"),
+        event_files=("events_folder",),
+        finding=(
+            "TEAM",
+            "annotate",
+            "each_session",
+            "entry_of",
+            "find_expired",
+            "find_sessions",
+            "prune",
+            "remove_sessions",
+        ),
+        fold=("Began", "Child", "Folded", "HOOK", "Intent", "Opened", "Reserved", "Used"),
+        foreign_mark=("GATE", "foreign_program", "is_foreign", "refuse_foreign", "refuse_foreign_entry"),
+        forking=("Fork", "fork", "rewind"),
+        inbox=("control_in", "decide", "find_approved_calls", "note_control", "read_decisions", "send"),
+        journal_recorder=("JournalRecorder",),
+        journal_writer=("Items", "JournalWriter", "claim_session"),
+        owner=("LEASE", "is_alive", "is_claimable", "this_owner"),
+        postgres=("make_tables",),
+        postgres_pool=("ConnectionPool", "PostgresConnection", "retry_through_restart", "translate_errors"),
+        recover=("charge_reservation", "open_calls"),
+        redaction=("Hook", "Redactor", "redactor_of"),
+        schema_compat=("decode_leniently", "message_of"),
+        session=("check_session_id",),
+        session_ids=("home_of", "is_keepable"),
+        sqlite_file=("default_file",),
+        state_changes=("Counters",),
+        store_calls=("await_store", "call_store"),
+        summaries=("is_team", "normalize_tags"),
+    )

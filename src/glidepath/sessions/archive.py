@@ -11,11 +11,8 @@ from typing import Any
 
 from glidepath import _wire
 from glidepath._wire import Raw, Value, WireError
-from glidepath.errors import ConfigurationError, StoreError
-from glidepath.sessions.cards import check_title, normalize_tags
 from glidepath.sessions.chain import SCHEMA, JournalRecord, check_schema, link, read, verify_commits
-from glidepath.sessions.families import (
-    TEAM,
+from glidepath.sessions.child_sessions import (
     FamilyMember,
     family_of,
     rebase_id,
@@ -24,13 +21,15 @@ from glidepath.sessions.families import (
     rename_sessions,
     write_family,
 )
-from glidepath.sessions.finding import each_session, entry_of, prune, remove_unfinished
+from glidepath.sessions.finding import TEAM, each_session, entry_of, prune, remove_unfinished
 from glidepath.sessions.fold import Folded, Imported, fold
 from glidepath.sessions.redaction import redact_commits, redactor_of
 from glidepath.sessions.repairing import Repaired, repair
 from glidepath.sessions.session import check_session_id
 from glidepath.sessions.session_ids import home_of
-from glidepath.spi.sessions import Commit, Entry, SessionStore
+from glidepath.sessions.summaries import check_title, normalize_tags
+from glidepath.spi import Commit, Entry, SessionStore
+from glidepath.values import ConfigurationError, StoreError
 
 __all__ = [
     "Repaired",

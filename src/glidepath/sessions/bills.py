@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 
-from glidepath.sessions.book_rows import (
+from glidepath.sessions.wallet_rows import (
     NOTHING,
     BillRow,
     HoldRow,
@@ -18,7 +18,7 @@ from glidepath.sessions.book_rows import (
     add_amounts,
     subtract_amounts,
 )
-from glidepath.spi.wallets import DisputedBill
+from glidepath.spi import DisputedBill
 
 
 def dispute(book: WalletTransaction, row: HoldRow, total: Pair, spent: Pair) -> None:

@@ -15,8 +15,8 @@ from typing import Any
 
 from glidepath import _wire
 from glidepath._wire import Raw, Value
-from glidepath.errors import StoreError, describe_error
-from glidepath.spi.sessions import Commit
+from glidepath.spi import Commit
+from glidepath.values import StoreError, describe_error
 
 SCHEMA = 1
 OLDEST = max(1, SCHEMA - 1)

@@ -7,10 +7,10 @@ from typing import Any
 
 from glidepath import _wire
 from glidepath._wire import Value, replace
-from glidepath.messages import AssistantMessage, ToolCall, ToolResultMessage, codec
 from glidepath.sessions.chain import read
 from glidepath.sessions.fold import Effect
-from glidepath.spi.sessions import Commit
+from glidepath.spi import Commit
+from glidepath.values import AssistantMessage, ToolCall, ToolResultMessage, codec
 
 _SHOWN_CALLS, _SHOWN_ARGUMENTS = 20, 200
 _NEVER_RAN = frozenset({"interrupted", "not_decided", "denied", "blocked", "unknown_tool", "cancelled", "answered"})

@@ -7,8 +7,10 @@ from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
 from glidepath._wire import replace
-from glidepath.errors import ConfigurationError, StoreError
-from glidepath.sessions.cards import (
+from glidepath.sessions.event_files import forget_events
+from glidepath.sessions.owner import is_claimable
+from glidepath.sessions.session_ids import home_of, is_keepable
+from glidepath.sessions.summaries import (
     check_query,
     check_tag,
     check_title,
@@ -18,11 +20,8 @@ from glidepath.sessions.cards import (
     normalize_tags,
     page_of,
 )
-from glidepath.sessions.event_files import forget_events
-from glidepath.sessions.owner import is_claimable
-from glidepath.sessions.session_ids import home_of, is_keepable
-from glidepath.spi.session_catalog import SessionPage, SessionQuery
-from glidepath.spi.sessions import Entry, SessionStore
+from glidepath.spi import Entry, SessionPage, SessionQuery, SessionStore
+from glidepath.values import ConfigurationError, StoreError
 
 TEAM = "team:"
 _PAGE = 10_000

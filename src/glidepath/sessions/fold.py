@@ -12,17 +12,25 @@ from typing import Any
 
 from glidepath import _wire
 from glidepath._wire import Value, WireError
-from glidepath.errors import StoreError
-from glidepath.messages import IMPORTED, AssistantMessage, Message, ToolResultMessage, add_origins, place_result
-from glidepath.outcome import AgentState, RunResult, Snapshot
-from glidepath.run.decisions import Decision
-from glidepath.run.fingerprint import Fingerprint
+from glidepath.run import Decision, Fingerprint
 from glidepath.sessions.chain import JournalRecord, check_schema, read
 from glidepath.sessions.changes import apply
-from glidepath.sessions.lenient import convert_leniently, decode_leniently, make_unreadable_error, message_of
+from glidepath.sessions.schema_compat import convert_leniently, decode_leniently, make_unreadable_error, message_of
 from glidepath.sessions.session import Session, copy_session
 from glidepath.sessions.state_changes import read_counters
-from glidepath.spi.sessions import Commit
+from glidepath.spi import Commit
+from glidepath.values import (
+    IMPORTED,
+    AgentState,
+    AssistantMessage,
+    Message,
+    RunResult,
+    Snapshot,
+    StoreError,
+    ToolResultMessage,
+    add_origins,
+    place_result,
+)
 
 HOOK = "hook:"  # prefix of a hook's name, used instead of a call id for its children
 _BESIDE = frozenset({"charged", "child", "control", "state", "tick"})  # kinds that are written while a hook runs

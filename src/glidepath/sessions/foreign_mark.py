@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from glidepath.errors import ConfigurationError
+from glidepath.values import ConfigurationError
 
 if TYPE_CHECKING:
     from glidepath.sessions.fold import Folded
-    from glidepath.spi.sessions import Entry
+    from glidepath.spi import Entry
 
 GATE = "gate"
 """The kind of such a session in its summary, the start of its id, and the name of the gate's note in its state."""

@@ -11,15 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 from glidepath import _wire
 from glidepath._wire import Value, replace
-from glidepath.errors import ConfigurationError, StoreError
-from glidepath.messages import AssistantMessage, Usage, UserMessage, codec
-from glidepath.outcome import AgentState, LoopOutcome, PendingCall, RunResult, StopCause, dollars
-from glidepath.plurals import pluralize
 from glidepath.sessions.archive import StoredJournal, naming_damage, read_journal, verify_journal
-from glidepath.sessions.cards import COPY, is_child, is_half_copy, is_team
 from glidepath.sessions.chain import link, read, verify_commits
-from glidepath.sessions.effects import describe_effects, effects_in
-from glidepath.sessions.families import (
+from glidepath.sessions.child_sessions import (
     FamilyMember,
     family_of,
     rebase_id,
@@ -28,13 +22,30 @@ from glidepath.sessions.families import (
     rename_sessions,
     write_family,
 )
+from glidepath.sessions.effects import describe_effects, effects_in
 from glidepath.sessions.finding import each_session, entry_of, remove_sessions
 from glidepath.sessions.fold import Effect, Folded, Forked, Imported, fold
 from glidepath.sessions.owner import this_owner
 from glidepath.sessions.recover import open_calls
 from glidepath.sessions.session import check_session_id
-from glidepath.spi.sessions import Commit, Entry, SessionStore
-from glidepath.texts import Texts
+from glidepath.sessions.summaries import COPY, is_child, is_half_copy, is_team
+from glidepath.spi import Commit, Entry, SessionStore
+from glidepath.values import (
+    AgentState,
+    AssistantMessage,
+    ConfigurationError,
+    LoopOutcome,
+    PendingCall,
+    RunResult,
+    StopCause,
+    StoreError,
+    Texts,
+    Usage,
+    UserMessage,
+    codec,
+    dollars,
+    pluralize,
+)
 
 if TYPE_CHECKING:
     from glidepath.sessions.chain import JournalRecord

@@ -14,8 +14,6 @@ from contextlib import suppress
 from functools import partial
 from typing import Any, TypeVar
 
-from glidepath.errors import StoreError
-from glidepath.sessions.answer import SILENCE, StoreAnswer, make_silence_error, timer_of
 from glidepath.sessions.owner import FORKS
 from glidepath.sessions.sqlite_file import (
     READ_ONLY,
@@ -27,7 +25,9 @@ from glidepath.sessions.sqlite_file import (
     size_of,
     sync_with,
 )
-from glidepath.tools.threads import workers_of
+from glidepath.sessions.store_calls import SILENCE, StoreAnswer, make_silence_error, timer_of
+from glidepath.tools import workers_of
+from glidepath.values import StoreError
 
 T = TypeVar("T")
 Work = Callable[[Connection], Any]

@@ -12,21 +12,17 @@ from typing import TYPE_CHECKING, Any
 
 from glidepath import _wire
 from glidepath._wire import Record, WireError, field, replace
-from glidepath.errors import ConfigurationError, StoreError
-from glidepath.messages import Message, codec
-from glidepath.outcome import RunResult
-from glidepath.run.decisions import Decision
+from glidepath.run import Decision
 from glidepath.sessions.chain import plain_payload
 from glidepath.sessions.redaction import redactor_of
 from glidepath.sessions.session_ids import is_keepable
-from glidepath.spi.hooks import as_message
-from glidepath.spi.ports import is_implementing
-from glidepath.spi.sessions import Inbox, Note
+from glidepath.spi import Inbox, Note, as_message, is_implementing
+from glidepath.values import ConfigurationError, Message, RunResult, StoreError, codec
 
 if TYPE_CHECKING:
-    from glidepath.messages import ToolCall
     from glidepath.run import Run
-    from glidepath.spi.sessions import SessionStore
+    from glidepath.spi import SessionStore
+    from glidepath.values import ToolCall
 
 _DECISIONS = Mapping[str, Decision]
 _NOTHING: dict[Any, Any] = {}
@@ -94,7 +90,7 @@ async def _post(store: object, session_id: str, kind: str, body: bytes, note_id:
 
 async def _refuse_team(store: Any, session_id: str) -> None:
     """Raise `ConfigurationError` for the journal of a team: nobody reads an inbox there."""
-    from glidepath.sessions.cards import is_team
+    from glidepath.sessions.summaries import is_team
 
     if any(is_team(entry) for entry in await store.entries(session_id) if entry.session_id == session_id):
         raise ConfigurationError(

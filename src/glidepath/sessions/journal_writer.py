@@ -11,14 +11,14 @@ from collections.abc import Awaitable, Mapping
 from contextlib import suppress
 from typing import Any, TypeAlias
 
-from glidepath.errors import ConfigurationError, StoreError, ToolError
-from glidepath.run.interrupting import run_uninterrupted
-from glidepath.sessions.answer import FAREWELL, StoreAnswer, as_store_error, await_store, call_store
+from glidepath.run import run_uninterrupted
 from glidepath.sessions.chain import link
+from glidepath.sessions.lease_heartbeat import LeaseHeartbeat, letting_go, pulse_of
 from glidepath.sessions.owner import this_owner
-from glidepath.sessions.pulse import LeaseHeartbeat, letting_go, pulse_of
 from glidepath.sessions.redaction import Redactor, redactor_of
-from glidepath.spi.sessions import Lease, SessionStore, Sign
+from glidepath.sessions.store_calls import FAREWELL, StoreAnswer, as_store_error, await_store, call_store
+from glidepath.spi import Lease, SessionStore, Sign
+from glidepath.values import ConfigurationError, StoreError, ToolError
 
 RENEW = 6  # beats between two renewals of the lease
 Items: TypeAlias = list[tuple[str, Any]]

@@ -8,14 +8,13 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from glidepath._wire import Record, replace
-from glidepath.errors import ConfigurationError, StoreError
-from glidepath.sessions.cards import check_title, map_children, normalize_tags, page_of
 from glidepath.sessions.copies import CanFork
 from glidepath.sessions.owner import GONE, LEASE, is_claimable
 from glidepath.sessions.session_ids import check_storable_id, keepable_reason
-from glidepath.sessions.wallet_desk import MemoryWallets
-from glidepath.spi.session_catalog import SessionPage, SessionQuery
-from glidepath.spi.sessions import Commit, Entry, Lease, Note, Sign
+from glidepath.sessions.summaries import check_title, map_children, normalize_tags, page_of
+from glidepath.sessions.wallet_service import MemoryWallets
+from glidepath.spi import Commit, Entry, Lease, Note, SessionPage, SessionQuery, Sign
+from glidepath.values import ConfigurationError, StoreError
 
 
 class _Shelf(Record):

@@ -10,8 +10,6 @@ from math import inf
 from typing import Any, TypeVar
 
 from glidepath import _wire
-from glidepath.errors import ConfigurationError, StoreError
-from glidepath.sessions.cards import summary_in
 from glidepath.sessions.chain import make_layout_error
 from glidepath.sessions.copies import CanFork
 from glidepath.sessions.memory import check_durability, make_busy_error, make_conflict_error
@@ -27,7 +25,9 @@ from glidepath.sessions.postgres_pool import (
 )
 from glidepath.sessions.postgres_wallets import PostgresWallets
 from glidepath.sessions.session_ids import check_storable_id, is_keepable, keepable_reason
-from glidepath.spi.sessions import Commit, Entry, Lease, Note, Sign
+from glidepath.sessions.summaries import summary_in
+from glidepath.spi import Commit, Entry, Lease, Note, Sign
+from glidepath.values import ConfigurationError, StoreError
 
 T = TypeVar("T")
 LAYOUT = 1

@@ -8,20 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 from glidepath import _wire
 from glidepath._wire import replace
-from glidepath.errors import StoreError
-from glidepath.sessions.cards import (
-    LAST,
-    UNFINISHED,
-    check_query,
-    check_title,
-    make_page,
-    normalize_tags,
-    page_of,
-)
 from glidepath.sessions.owner import GONE, is_alive
 from glidepath.sessions.session_ids import check_storable_id, is_keepable
-from glidepath.spi.session_catalog import SessionPage, SessionQuery
-from glidepath.spi.sessions import Commit, Entry, Lease
+from glidepath.sessions.summaries import LAST, UNFINISHED, check_query, check_title, make_page, normalize_tags, page_of
+from glidepath.spi import Commit, Entry, Lease, SessionPage, SessionQuery
+from glidepath.values import StoreError
 
 if TYPE_CHECKING:
     from glidepath.sessions.postgres_pool import PostgresConnection, PostgresRow

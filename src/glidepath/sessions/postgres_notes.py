@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from glidepath.errors import StoreError
-from glidepath.spi.sessions import Note
+from glidepath.spi import Note
+from glidepath.values import StoreError
 
 if TYPE_CHECKING:
     from glidepath.sessions.postgres_pool import PostgresConnection

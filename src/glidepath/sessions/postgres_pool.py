@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterat
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager, suppress
 from typing import Any, Protocol, TypeVar
 
-from glidepath.errors import ConfigurationError, GlidepathError, StoreError, describe_error, install_line
+from glidepath.values import ConfigurationError, GlidepathError, StoreError, describe_error, install_line
 
 T = TypeVar("T")
 RIDE = 25.0  # seconds in which a database may restart: shorter than a run waits for its store

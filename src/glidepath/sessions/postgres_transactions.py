@@ -15,10 +15,10 @@ from contextlib import AsyncExitStack, suppress
 from typing import TYPE_CHECKING, Any
 
 from glidepath import _wire
-from glidepath.errors import StoreError, ToolError
 from glidepath.sessions.postgres_pool import ConnectionPool, PostgresConnection, translate_errors
-from glidepath.spi.sessions import Commit, Lease
+from glidepath.spi import Commit, Lease
 from glidepath.tools import StoreConnection
+from glidepath.values import StoreError, ToolError
 
 if TYPE_CHECKING:
     from glidepath.sessions.postgres import PostgresStore

@@ -11,9 +11,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from glidepath._wire import Record
-from glidepath.errors import StoreError
-from glidepath.sessions import books
-from glidepath.sessions.book_rows import HoldRow, WalletTransaction
+from glidepath.sessions import wallet_rules as books
 from glidepath.sessions.postgres_pool import retry_through_restart
 from glidepath.sessions.sqlite_wallets import (
     bill_row,
@@ -25,7 +23,9 @@ from glidepath.sessions.sqlite_wallets import (
     wallet_row,
     wallet_to_row,
 )
-from glidepath.sessions.wallet_desk import Rows, WalletService
+from glidepath.sessions.wallet_rows import HoldRow, WalletTransaction
+from glidepath.sessions.wallet_service import Rows, WalletService
+from glidepath.values import StoreError
 
 if TYPE_CHECKING:
     from glidepath.sessions.postgres_pool import PostgresConnection

@@ -12,12 +12,23 @@ from collections.abc import Mapping
 from typing import Any
 
 from glidepath._wire import replace
-from glidepath.messages import AssistantMessage, ToolCall, ToolResultMessage, Usage
-from glidepath.outcome import AgentState, Charge, LoopOutcome, RunResult, Snapshot, StopCause, dollars
-from glidepath.result_kind import Unknown
-from glidepath.run.decisions import Decision, make_unknown_decision
+from glidepath.run import Decision, make_unknown_decision
 from glidepath.sessions.fold import Folded, Reserved
-from glidepath.texts import Texts
+from glidepath.values import (
+    AgentState,
+    AssistantMessage,
+    Charge,
+    LoopOutcome,
+    RunResult,
+    Snapshot,
+    StopCause,
+    Texts,
+    ToolCall,
+    ToolResultMessage,
+    Unknown,
+    Usage,
+    dollars,
+)
 
 
 def open_calls(folded: Folded) -> tuple[ToolCall, ...]:

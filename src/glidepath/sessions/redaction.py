@@ -11,13 +11,12 @@ from typing import TYPE_CHECKING, Any
 
 from glidepath import _wire
 from glidepath._wire import Raw, replace
-from glidepath.errors import ConfigurationError, StoreError, describe_error
-from glidepath.messages import REDACTED
 from glidepath.sessions.chain import link, plain_payload, read
-from glidepath.spi.sessions import Commit, Note
+from glidepath.spi import Commit, Note
+from glidepath.values import REDACTED, ConfigurationError, StoreError, describe_error
 
 if TYPE_CHECKING:
-    from glidepath.spi.sessions import SessionStore
+    from glidepath.spi import SessionStore
 
 Hook = Callable[[str], str]
 Items = list[tuple[str, Any]]

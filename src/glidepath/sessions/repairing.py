@@ -8,17 +8,14 @@ from typing import Any
 
 from glidepath import _wire
 from glidepath._wire import Raw, Value, replace
-from glidepath.errors import StoreError
-from glidepath.messages import ToolCall, ToolResultMessage, UserMessage, codec
-from glidepath.result_kind import Unknown
 from glidepath.sessions.chain import SCHEMA, hash_commit, link, read
 from glidepath.sessions.effects import describe_effects, effects_in
-from glidepath.sessions.families import TEAM
+from glidepath.sessions.finding import TEAM
 from glidepath.sessions.fold import Effect, Folded, Opened, Quarantine, Quarantined
 from glidepath.sessions.owner import this_owner
 from glidepath.sessions.recover import open_calls
-from glidepath.spi.sessions import Commit, Entry, Lease, SessionStore
-from glidepath.texts import Texts
+from glidepath.spi import Commit, Entry, Lease, SessionStore
+from glidepath.values import StoreError, Texts, ToolCall, ToolResultMessage, Unknown, UserMessage, codec
 
 
 class Repaired(Value, frozen=True, kw_only=True):

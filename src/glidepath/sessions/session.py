@@ -8,15 +8,19 @@ from decimal import Decimal
 from typing import Any, Protocol
 
 from glidepath._wire import Struct, replace
-from glidepath.errors import ConfigurationError
-from glidepath.messages import Message, Usage, codec
-from glidepath.outcome import AgentState, LoopOutcome, RunResult
-from glidepath.plurals import pluralize
-from glidepath.quantities import EXACT
-from glidepath.run import Run
-from glidepath.run.account import usage_since
-from glidepath.run.survey import LONG, TranscriptStats
+from glidepath.run import LONG, Run, TranscriptStats, usage_since
 from glidepath.sessions.session_ids import is_keepable
+from glidepath.values import (
+    EXACT,
+    AgentState,
+    ConfigurationError,
+    LoopOutcome,
+    Message,
+    RunResult,
+    Usage,
+    codec,
+    pluralize,
+)
 
 _MAX_ID = 200
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from glidepath.errors import ConfigurationError, StoreError
-from glidepath.tools.text import clean
+from glidepath.tools import clean
+from glidepath.values import ConfigurationError, StoreError
 
 _LONGEST_HOME = 120
 

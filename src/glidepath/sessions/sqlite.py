@@ -11,8 +11,6 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from glidepath import _wire
-from glidepath.errors import StoreError
-from glidepath.sessions.answer import StoreAnswer
 from glidepath.sessions.copies import CanFork
 from glidepath.sessions.group_commit import GroupCommit, give_space_back
 from glidepath.sessions.memory import check_durability, make_busy_error, make_conflict_error
@@ -22,7 +20,9 @@ from glidepath.sessions.sqlite_catalog import SqliteCatalog, note_summary
 from glidepath.sessions.sqlite_file import SqliteFile, default_file, identify_file
 from glidepath.sessions.sqlite_notes import SqliteInbox, last_note
 from glidepath.sessions.sqlite_wallets import SqliteWallets
-from glidepath.spi.sessions import Commit, Lease, Sign
+from glidepath.sessions.store_calls import StoreAnswer
+from glidepath.spi import Commit, Lease, Sign
+from glidepath.values import StoreError
 
 if TYPE_CHECKING:
     from glidepath.sessions.sqlite_file import Connection

@@ -7,11 +7,19 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from glidepath import _wire
-from glidepath.sessions.cards import LAST, UNFINISHED, check_query, check_title, make_page, make_summary, normalize_tags
 from glidepath.sessions.owner import is_claimable
 from glidepath.sessions.session_ids import is_keepable
 from glidepath.sessions.sqlite_journals import SqliteJournals
-from glidepath.spi.session_catalog import SessionPage, SessionQuery
+from glidepath.sessions.summaries import (
+    LAST,
+    UNFINISHED,
+    check_query,
+    check_title,
+    make_page,
+    make_summary,
+    normalize_tags,
+)
+from glidepath.spi import SessionPage, SessionQuery
 
 if TYPE_CHECKING:
     from glidepath.sessions.sqlite_file import Connection

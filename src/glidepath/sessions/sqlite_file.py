@@ -13,10 +13,10 @@ from typing import Protocol
 from urllib.parse import quote
 
 from glidepath import _wire
-from glidepath.errors import ConfigurationError, StoreError, describe_error, install_line
 from glidepath.sessions.chain import make_layout_error
 from glidepath.sessions.owner import GONE
 from glidepath.sessions.sqlite_tables import APPLICATION, LAYOUT, TABLES, UPGRADES
+from glidepath.values import ConfigurationError, StoreError, describe_error, install_line
 
 BUSY, READ_ONLY, FULL, CANNOT_OPEN = 5, 8, 13, 14
 _WAIT = 0.005  # seconds between two tries

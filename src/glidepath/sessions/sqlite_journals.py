@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from glidepath._wire import replace
-from glidepath.errors import StoreError
-from glidepath.sessions.cards import summary_in
-from glidepath.spi.sessions import Commit, Entry
+from glidepath.sessions.summaries import summary_in
+from glidepath.spi import Commit, Entry
+from glidepath.values import StoreError
 
 if TYPE_CHECKING:
     from glidepath.sessions.group_commit import GroupCommit

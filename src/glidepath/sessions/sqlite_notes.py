@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from glidepath.sessions.sqlite_journals import SqliteJournals
-from glidepath.spi.sessions import Note
+from glidepath.spi import Note
 
 if TYPE_CHECKING:
     from glidepath.sessions.sqlite_file import Connection

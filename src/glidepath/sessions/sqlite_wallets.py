@@ -6,12 +6,12 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from glidepath import _wire
-from glidepath.errors import StoreError
-from glidepath.sessions import books
-from glidepath.sessions.book_rows import BillRow, HoldRow, PeriodRow, WalletRow, WalletTransaction
+from glidepath.sessions import wallet_rules as books
 from glidepath.sessions.sqlite_file import READ_ONLY, code_of
 from glidepath.sessions.sqlite_journals import SqliteJournals
-from glidepath.sessions.wallet_desk import Rows, WalletService
+from glidepath.sessions.wallet_rows import BillRow, HoldRow, PeriodRow, WalletRow, WalletTransaction
+from glidepath.sessions.wallet_service import Rows, WalletService
+from glidepath.values import StoreError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -12,12 +12,10 @@ from operator import attrgetter
 from typing import Any
 
 from glidepath._wire import Value, replace
-from glidepath.messages import AssistantMessage, StopReason
-from glidepath.outcome import RunResult, Snapshot
-from glidepath.run import Run
-from glidepath.run.account import Account
-from glidepath.run.snapshot import (
+from glidepath.run import (
     PARTS,
+    Account,
+    Run,
     freeze_field,
     guard_state,
     name_configured_model,
@@ -26,6 +24,7 @@ from glidepath.run.snapshot import (
     sum_fallback_spending,
 )
 from glidepath.sessions.changes import diff
+from glidepath.values import AssistantMessage, RunResult, Snapshot, StopReason
 
 
 class Counters(Value, frozen=True, array_like=True, gc=False):

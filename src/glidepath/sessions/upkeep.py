@@ -13,14 +13,13 @@ from typing import Any
 from urllib.parse import quote
 
 from glidepath._wire import Value
-from glidepath.errors import ConfigurationError, StoreError
-from glidepath.plurals import pluralize
 from glidepath.sessions.finding import remove_unfinished
 from glidepath.sessions.owner import GONE, is_claimable
 from glidepath.sessions.postgres import PostgresStore
 from glidepath.sessions.sqlite import SqliteStore
 from glidepath.sessions.sqlite_file import SqliteFile
-from glidepath.spi.sessions import SessionStore
+from glidepath.spi import SessionStore
+from glidepath.values import ConfigurationError, StoreError, pluralize
 
 _WAIT = 5.0  # seconds for another process's lock
 _SLICE = 1000  # pages given back in one transaction: others write in between

@@ -12,14 +12,14 @@ from typing import Any
 from urllib.parse import quote
 
 from glidepath._wire import Value
-from glidepath.errors import StoreError
 from glidepath.sessions.archive import verify_journal
-from glidepath.sessions.cards import is_half_copy
 from glidepath.sessions.owner import LEASE, is_claimable
 from glidepath.sessions.sqlite import SqliteStore
+from glidepath.sessions.summaries import is_half_copy
 from glidepath.sessions.upkeep import store_inside, store_time
-from glidepath.sessions.wallet_desk import WalletService
-from glidepath.spi.sessions import Entry, SessionStore
+from glidepath.sessions.wallet_service import WalletService
+from glidepath.spi import Entry, SessionStore
+from glidepath.values import StoreError
 
 _HARMLESS = ("unfinished", "lease")
 _MOST_LINES = 20  # of what SQLite finds wrong with its file

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from glidepath.late import lazy_attributes
+from glidepath._lazy import lazy_attributes
 from glidepath.spi.constraints import Remaining, ResourceConstraint, ResourceContext
 from glidepath.spi.context import ContextStrategy, Shaped
 from glidepath.spi.guards import CallGuard, GuardVerdict, Recovery, Step, Stop, StopGuard
@@ -102,3 +102,27 @@ if not TYPE_CHECKING:  # type checkers see only public names
 
 def __dir__() -> list[str]:
     return sorted({*globals(), *__all__})
+
+
+# What other packages use, imported when it is first asked for.
+if TYPE_CHECKING:
+    from glidepath.spi.direct_observer import DirectObserver as DirectObserver, mark_unreal as mark_unreal
+    from glidepath.spi.guards import ToolTraits as ToolTraits
+    from glidepath.spi.hooks import HOOKS as HOOKS, as_message as as_message
+    from glidepath.spi.inside_variable import INSIDE as INSIDE
+    from glidepath.spi.models import provider_of as provider_of
+    from glidepath.spi.ports import is_implementing as is_implementing
+    from glidepath.spi.sessions import Inbox as Inbox, Note as Note
+
+if not TYPE_CHECKING:
+    __getattr__ = lazy_attributes(
+        __name__,
+        __getattr__,
+        direct_observer=("DirectObserver", "mark_unreal"),
+        guards=("ToolTraits",),
+        hooks=("HOOKS", "as_message"),
+        inside_variable=("INSIDE",),
+        models=("provider_of",),
+        ports=("is_implementing",),
+        sessions=("Inbox", "Note"),
+    )

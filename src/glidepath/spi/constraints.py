@@ -8,9 +8,7 @@ from decimal import Decimal
 from typing import ClassVar
 
 from glidepath._wire import Value
-from glidepath.messages import Message, StopReason
-from glidepath.outcome import AgentState, ResourceAction, ResourceValidation
-from glidepath.stability import UNPROVEN, experimental
+from glidepath.values import UNPROVEN, AgentState, Message, ResourceAction, ResourceValidation, StopReason, experimental
 
 
 class Remaining(Value, frozen=True, kw_only=True):

@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from glidepath._wire import Value
-from glidepath.messages import Message
-from glidepath.stability import UNPROVEN, experimental
+from glidepath.values import UNPROVEN, Message, experimental
 
 
 class Shaped(Value, frozen=True, kw_only=True):

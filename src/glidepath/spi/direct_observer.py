@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
 
-from glidepath.events import Event
+from glidepath.values import Event
 
 _UNREAL: ContextVar[bool] = ContextVar("glidepath_unreal", default=False)
 

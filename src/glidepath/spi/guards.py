@@ -10,8 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import Protocol
 
 from glidepath._wire import Value
-from glidepath.messages import AssistantMessage, ToolCall, ToolResultMessage
-from glidepath.stability import UNPROVEN, experimental
+from glidepath.values import UNPROVEN, AssistantMessage, ToolCall, ToolResultMessage, experimental
 
 
 class ToolTraits(Protocol):

@@ -9,10 +9,18 @@ from collections.abc import Awaitable, Collection, Iterable, Mapping, Sequence
 from typing import Any, ClassVar, Generic, TypeAlias
 
 from glidepath._wire import Value
-from glidepath.events import Event
-from glidepath.messages import CustomMessage, Message, ToolCall, ToolResultMessage, UserMessage
-from glidepath.outcome import DepsT
-from glidepath.stability import UNPROVEN, experimental, stability_of
+from glidepath.values import (
+    UNPROVEN,
+    CustomMessage,
+    DepsT,
+    Event,
+    Message,
+    ToolCall,
+    ToolResultMessage,
+    UserMessage,
+    experimental,
+    stability_of,
+)
 
 
 class RunInfo(Value, frozen=True, kw_only=True):

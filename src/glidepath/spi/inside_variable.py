@@ -6,4 +6,4 @@ from contextvars import ContextVar
 from typing import Any
 
 INSIDE: ContextVar[Any] = ContextVar("glidepath_inside", default=None)
-"""A `glidepath.run.inside.Place`, or None. A tool call or a hook sets it; a run and an observer begin with None."""
+"""A `glidepath.run.nested.CallScope`, or None. A tool call or a hook sets it; a run and an observer begin with None."""

@@ -6,8 +6,7 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any, Protocol, runtime_checkable
 
 from glidepath._wire import Value
-from glidepath.messages import Delta, Message
-from glidepath.stability import UNPROVEN, experimental
+from glidepath.values import UNPROVEN, Delta, Message, experimental
 
 
 class ToolSpec(Value, frozen=True, gc=False, omit_defaults=True):
@@ -66,7 +65,7 @@ class Model(Protocol):
     Optional attributes, looked up by name: `price` as (input, output) in dollars per million tokens,
     `max_output_tokens`, `context_window`, and `count_tokens(request) -> int`, which may be async. `usage_is_billed`
     is True when the usage it reports is what is paid for: then the share it says came from a cache is believed, too. Of
-    any other model only what was sent before can have been cached: see `glidepath.ask.settlement`.
+    any other model only what was sent before can have been cached: see `glidepath.kernel.model_call.settlement`.
     """
 
     name: str

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from glidepath.messages import ToolCall
-from glidepath.stability import UNPROVEN, experimental
+from glidepath.values import UNPROVEN, ToolCall, experimental
 
 
 @experimental(reason=UNPROVEN)

@@ -8,7 +8,7 @@ from typing import Protocol, runtime_checkable
 
 from glidepath._wire import Value
 from glidepath.spi.sessions import Commit, Entry
-from glidepath.stability import UNPROVEN, experimental
+from glidepath.values import UNPROVEN, experimental
 
 
 class SessionQuery(Value, frozen=True, kw_only=True):

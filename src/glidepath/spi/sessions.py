@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Mapping, Sequence
 from typing import Any, Protocol, runtime_checkable
 
 from glidepath._wire import Value
-from glidepath.stability import UNPROVEN, experimental
+from glidepath.values import UNPROVEN, experimental
 
 
 class Commit(Value, frozen=True, gc=False):

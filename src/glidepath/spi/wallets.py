@@ -7,8 +7,7 @@ from decimal import Decimal
 from typing import Protocol, runtime_checkable
 
 from glidepath._wire import Value
-from glidepath.outcome import dollars
-from glidepath.stability import UNPROVEN, experimental
+from glidepath.values import UNPROVEN, dollars, experimental
 
 
 class WalletTerms(Value, frozen=True, kw_only=True):

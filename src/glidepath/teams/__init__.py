@@ -1,5 +1,8 @@
 """Teams: coordinators, planners and reviewers, built on `Agent`. One ledger, one stream of events, always a result."""
 
+from typing import TYPE_CHECKING
+
+from glidepath._lazy import lazy_attributes
 from glidepath.teams.dispatch import DefaultTaskDispatchCoordinator
 from glidepath.teams.evaluate import AgentEvaluationStrategy, SimpleEvaluationStrategy
 from glidepath.teams.events import (
@@ -92,3 +95,12 @@ __all__ = [
     "TeamTimeout",
     "VerdictOutcome",
 ]
+
+# What other packages use, imported when it is first asked for.
+if TYPE_CHECKING:
+    from glidepath.teams.events import TERMINAL as TERMINAL
+    from glidepath.teams.journal import read_story as read_story
+    from glidepath.teams.team_history import History as History
+
+if not TYPE_CHECKING:
+    __getattr__ = lazy_attributes(__name__, events=("TERMINAL",), journal=("read_story",), team_history=("History",))

@@ -6,13 +6,13 @@ from decimal import Decimal
 from typing import TYPE_CHECKING
 
 from glidepath._wire import replace
-from glidepath.agent.kin import find_usage
-from glidepath.messages import Usage
-from glidepath.outcome import Snapshot, dollars
-from glidepath.sessions.session_ids import digest_of, home_of
-from glidepath.spi.sessions import SessionStore
+from glidepath.agent.child_records import find_usage
+from glidepath.sessions import home_of
+from glidepath.sessions.session_ids import digest_of
+from glidepath.spi import SessionStore
 from glidepath.teams.money_spent import add_cost
 from glidepath.teams.team_history import History
+from glidepath.values import Snapshot, Usage, dollars
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

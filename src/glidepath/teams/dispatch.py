@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from glidepath.outcome import AgentState, LoopOutcome
 from glidepath.teams.plan_run import Pick, PlanRun
 from glidepath.teams.step_run import StepRun, explain_end, make_refusal
 from glidepath.teams.team import Member, Team
 from glidepath.teams.team_run import TeamRun
 from glidepath.teams.values import StepOutcome, StepState, TeamExecutionRequest, TeamResult, TeamStep
+from glidepath.values import AgentState, LoopOutcome
 
 
 class DefaultTaskDispatchCoordinator:

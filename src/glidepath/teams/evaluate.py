@@ -11,12 +11,6 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from glidepath._wire import Value, replace
 from glidepath.agent import Agent
-from glidepath.errors import ConfigurationError, describe_error, short_repr
-from glidepath.foreign_errors import log_raised
-from glidepath.messages import Usage
-from glidepath.outcome import LoopOutcome, RunResult
-from glidepath.setting import check_int
-from glidepath.setting import check_text as check_any_text
 from glidepath.teams.answers import objects_in
 from glidepath.teams.money_spent import add_cost
 from glidepath.teams.step_run import make_refusal
@@ -33,7 +27,18 @@ from glidepath.teams.values import (
     check_kind,
     check_text,
 )
-from glidepath.tools.text import clean
+from glidepath.tools import clean
+from glidepath.values import (
+    ConfigurationError,
+    LoopOutcome,
+    RunResult,
+    Usage,
+    check_int,
+    check_text as check_any_text,
+    describe_error,
+    log_raised,
+    short_repr,
+)
 
 if TYPE_CHECKING:
     from glidepath.teams.spi import EvaluationStrategy

@@ -11,16 +11,12 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from glidepath._wire import replace
-from glidepath.errors import describe_error
-from glidepath.foreign_errors import log_raised
-from glidepath.outcome import ConfigurationChange
-from glidepath.plugins.observer import FAREWELL, Observer, finish_observers
-from glidepath.plugins.sole_listener import audience_of
-from glidepath.plurals import pluralize
+from glidepath.plugins import FAREWELL, Observer, audience_of, finish_observers
 from glidepath.spi import Plugin
 from glidepath.teams.events import TERMINAL, PlanReady, StepCompleted, TeamEnding, TeamEvent, TeamStarted, make_ending
 from glidepath.teams.team_fingerprint import add_fingerprint
 from glidepath.teams.values import StepOutcome, TeamExecutionPlan, TeamResult
+from glidepath.values import ConfigurationChange, describe_error, log_raised, pluralize
 
 if TYPE_CHECKING:
     from glidepath.teams.team_run import TeamRun

@@ -13,10 +13,7 @@ from operator import or_
 from typing import Any
 
 from glidepath._wire import Codec
-from glidepath.events import Event, UnknownEvent
-from glidepath.messages import Usage
-from glidepath.outcome import ConfigurationChange
-from glidepath.plugins.lineup import snake_case
+from glidepath.plugins import snake_case
 from glidepath.teams.team_fingerprint import TeamFingerprint
 from glidepath.teams.values import (
     EvaluationVerdict,
@@ -26,6 +23,7 @@ from glidepath.teams.values import (
     TeamResult,
     TeamStatus,
 )
+from glidepath.values import ConfigurationChange, Event, UnknownEvent, Usage
 
 
 class TeamEvent(Event, frozen=True, kw_only=True):

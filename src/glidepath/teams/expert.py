@@ -5,12 +5,8 @@ from __future__ import annotations
 from functools import partial
 
 from glidepath._wire import replace
-from glidepath.agent import Agent
-from glidepath.agent.prices import find_price
-from glidepath.errors import ConfigurationError
-from glidepath.outcome import AgentState, LoopOutcome, RunResult
-from glidepath.run import CancelToken
-from glidepath.run.inside import link_tokens
+from glidepath.agent import Agent, find_price
+from glidepath.run import CancelToken, link_tokens
 from glidepath.teams.evaluate import (
     AgentEvaluationStrategy,
     Review,
@@ -38,6 +34,7 @@ from glidepath.teams.values import (
     check_name,
     check_text,
 )
+from glidepath.values import AgentState, ConfigurationError, LoopOutcome, RunResult
 
 
 class ExpertTeamCoordinator:

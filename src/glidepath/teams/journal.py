@@ -8,16 +8,23 @@ from typing import Any
 
 from glidepath._version import VERSION
 from glidepath._wire import WireError
-from glidepath.errors import ConfigurationError, StoreError
-from glidepath.sessions.answer import await_store
-from glidepath.sessions.archive import refuse_unfinished
-from glidepath.sessions.chain import SCHEMA, check_schema, read, verify_commits
-from glidepath.sessions.journal_writer import Items, JournalWriter, claim_session
-from glidepath.sessions.lenient import make_unreadable_error
-from glidepath.sessions.redaction import Redactor
-from glidepath.spi.sessions import Commit, Entry, Lease, SessionStore, Sign
+from glidepath.sessions import (
+    SCHEMA,
+    Items,
+    JournalWriter,
+    Redactor,
+    await_store,
+    check_schema,
+    claim_session,
+    read,
+    refuse_unfinished,
+    verify_commits,
+)
+from glidepath.sessions.schema_compat import make_unreadable_error
+from glidepath.spi import Commit, Entry, Lease, SessionStore, Sign
 from glidepath.teams.events import TERMINAL, TeamEvent, codec
 from glidepath.teams.team_history import History
+from glidepath.values import ConfigurationError, StoreError
 
 _SHOWN = 200  # characters of a goal in a list of sessions
 

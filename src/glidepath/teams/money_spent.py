@@ -5,12 +5,11 @@ from __future__ import annotations
 from decimal import Decimal
 from typing import TYPE_CHECKING
 
-from glidepath.messages import Usage
-from glidepath.quantities import EXACT
-from glidepath.run.account import usage_since
+from glidepath.run import usage_since
+from glidepath.values import EXACT, Usage
 
 if TYPE_CHECKING:
-    from glidepath.outcome import RunResult
+    from glidepath.values import RunResult
 
 
 def add_cost(first: Decimal | None, second: Decimal | None) -> Decimal | None:

@@ -10,10 +10,7 @@ from typing import TypeAlias
 
 from glidepath._wire import replace
 from glidepath.agent import Agent
-from glidepath.errors import describe_error
-from glidepath.outcome import LoopOutcome, RunResult
-from glidepath.run.inside import link_tokens
-from glidepath.setting import check_int
+from glidepath.run import link_tokens
 from glidepath.teams.accounts import attempt_session
 from glidepath.teams.events import (
     PlanReady,
@@ -44,7 +41,8 @@ from glidepath.teams.values import (
     TeamStep,
     check_kind,
 )
-from glidepath.tools.text import clean
+from glidepath.tools import clean
+from glidepath.values import LoopOutcome, RunResult, check_int, describe_error
 
 Perform: TypeAlias = Callable[["PlanRun", StepRun], Awaitable[StepOutcome | None]]
 Pick: TypeAlias = Callable[["PlanRun", TeamStep], Member | None]

@@ -6,8 +6,6 @@ from typing import TYPE_CHECKING, Any
 
 from glidepath._wire import Value, WireError, convert
 from glidepath.agent import Agent
-from glidepath.errors import ConfigurationError
-from glidepath.outcome import LoopOutcome
 from glidepath.run import CancelToken
 from glidepath.teams.answers import objects_in
 from glidepath.teams.team_prompts import plan_prompt, repair_prompt
@@ -18,6 +16,7 @@ from glidepath.teams.values import (
     TeamExecutionRequest,
     TeamStep,
 )
+from glidepath.values import ConfigurationError, LoopOutcome
 
 if TYPE_CHECKING:
     from glidepath.teams.team import Member

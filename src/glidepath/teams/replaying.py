@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from glidepath.agent.replay import Replayed, replay
-from glidepath.errors import ConfigurationError, StoreError
-from glidepath.sessions.archive import read_journal
-from glidepath.sessions.session_ids import home_of
+from glidepath.agent import Replayed
+from glidepath.agent.replay import replay
+from glidepath.sessions import home_of, read_journal
 from glidepath.teams.mailbox import Mailboxes, TeamMailbox
+from glidepath.values import ConfigurationError, StoreError
 
 if TYPE_CHECKING:
     from glidepath.teams.team import Team

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
-from glidepath.stability import UNPROVEN, experimental
 from glidepath.teams.values import EvaluationContext, EvaluationVerdict, TeamExecutionRequest, TeamResult
+from glidepath.values import UNPROVEN, experimental
 
 if TYPE_CHECKING:
     from glidepath.teams.team_run import TeamRun

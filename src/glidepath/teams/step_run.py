@@ -6,13 +6,12 @@ import asyncio
 from decimal import Decimal
 from typing import TYPE_CHECKING
 
-from glidepath.messages import Usage
-from glidepath.outcome import AgentState, LoopOutcome, PendingCall, RunResult, TextOrigin
-from glidepath.run.inside import link_tokens
+from glidepath.run import link_tokens
 from glidepath.teams.events import EvaluationResult, StepAssigned, StepAttempted, StepSteered, TeamEvent
 from glidepath.teams.money_spent import add_cost, subtract_spending
 from glidepath.teams.values import EvaluationVerdict, StepOutcome, StepState, TeamStep, VerdictOutcome
-from glidepath.tools.text import clean
+from glidepath.tools import clean
+from glidepath.values import AgentState, LoopOutcome, PendingCall, RunResult, TextOrigin, Usage
 
 if TYPE_CHECKING:
     from collections.abc import Callable

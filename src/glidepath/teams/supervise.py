@@ -7,12 +7,11 @@ import inspect
 from typing import TYPE_CHECKING, Any
 
 from glidepath._wire import replace
-from glidepath.errors import ConfigurationError, describe_error, short_repr
-from glidepath.foreign_errors import log_raised
 from glidepath.teams.events import make_ending
 from glidepath.teams.step_table import StepTable
 from glidepath.teams.values import TeamResult, TeamStatus
-from glidepath.tools.text import clean
+from glidepath.tools import clean
+from glidepath.values import ConfigurationError, describe_error, log_raised, short_repr
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable

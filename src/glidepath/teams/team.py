@@ -8,15 +8,21 @@ from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any
 
 from glidepath._wire import Value, replace, settle_field
-from glidepath.agent import Agent, Budget
-from glidepath.agent.prices import find_price
-from glidepath.errors import ConfigurationError, StoreError
-from glidepath.plugins.lineup import HookTable, find_missing_heirs
-from glidepath.run import INHERIT, CancelToken, Decision, Inherit
-from glidepath.run.inside import Post, current_scope, launch, run_on_own_loop, run_on_parent_loop
-from glidepath.spi import Plugin
-from glidepath.spi.ports import is_implementing
-from glidepath.spi.sessions import SessionStore
+from glidepath.agent import Agent, Budget, find_price
+from glidepath.plugins import HookTable
+from glidepath.plugins.hook_table import find_missing_heirs
+from glidepath.run import (
+    INHERIT,
+    CancelToken,
+    Decision,
+    Inherit,
+    Post,
+    current_scope,
+    launch,
+    run_on_own_loop,
+    run_on_parent_loop,
+)
+from glidepath.spi import Plugin, SessionStore, is_implementing
 from glidepath.teams.accounts import audit_history
 from glidepath.teams.events import TeamEvent
 from glidepath.teams.journal import TeamJournal
@@ -32,6 +38,7 @@ from glidepath.teams.values import (
     check_kind,
     check_name,
 )
+from glidepath.values import ConfigurationError, StoreError
 
 if TYPE_CHECKING:
     from glidepath.teams.spi import TeamCoordinator

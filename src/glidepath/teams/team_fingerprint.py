@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 from glidepath._version import VERSION
 from glidepath._wire import Value, replace
-from glidepath.outcome import ConfigurationChange
-from glidepath.run.fingerprint import Fingerprint, find_differences
-from glidepath.sessions.chain import SCHEMA
+from glidepath.run import Fingerprint, find_differences
+from glidepath.sessions import SCHEMA
+from glidepath.values import ConfigurationChange
 
 if TYPE_CHECKING:
     from glidepath.teams.events import TeamStarted

@@ -5,11 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from decimal import Decimal
 
-from glidepath._wire import Record
-from glidepath._wire import field as make
-from glidepath.errors import ConfigurationError
-from glidepath.messages import Usage
-from glidepath.outcome import RunResult
+from glidepath._wire import Record, field as make
 from glidepath.run import Decision
 from glidepath.teams.events import TERMINAL, PlanReady, StepCompleted, TeamEvent, TeamStarted
 from glidepath.teams.money_spent import add_cost
@@ -22,6 +18,7 @@ from glidepath.teams.values import (
     TeamResult,
     TeamStatus,
 )
+from glidepath.values import ConfigurationError, RunResult, Usage
 
 
 class History(Record, kw_only=True):

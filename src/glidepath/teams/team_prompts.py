@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from glidepath.messages import Message, UserMessage
 from glidepath.teams.values import EvaluationContext, StepOutcome, TeamExecutionRequest, TeamStep
-from glidepath.tools.quote_frames import QuoteFrame
-from glidepath.tools.text import clean, trim
+from glidepath.tools import QuoteFrame, clean, trim
+from glidepath.values import Message, UserMessage
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -10,16 +10,18 @@ from decimal import Decimal
 from typing import TYPE_CHECKING
 
 from glidepath._wire import Record
-from glidepath.agent import Agent, Budget, Limits
-from glidepath.agent.purse import WalletClient
-from glidepath.errors import ConfigurationError, describe_error
-from glidepath.ledger import Amount, Refusal, pico
-from glidepath.messages import Usage
-from glidepath.outcome import AgentState, LoopOutcome, RunResult, StopCause
-from glidepath.run import CallScope, CancelToken, Decision
-from glidepath.run.account import dispute
-from glidepath.run.inside import link_tokens
-from glidepath.run.interrupting import run_uninterrupted
+from glidepath.agent import Agent, Budget, Limits, WalletClient
+from glidepath.run import (
+    Amount,
+    CallScope,
+    CancelToken,
+    Decision,
+    Refusal,
+    dispute,
+    link_tokens,
+    pico,
+    run_uninterrupted,
+)
 from glidepath.spi import Plugin
 from glidepath.teams.accounts import session_id
 from glidepath.teams.event_channel import EventChannel
@@ -29,7 +31,8 @@ from glidepath.teams.money_spent import add_cost, spending_since_pause
 from glidepath.teams.team_history import History, decision_key
 from glidepath.teams.team_prompts import mark_untrusted
 from glidepath.teams.values import TeamExecutionRequest, TeamResult, TeamStatus
-from glidepath.tools.text import clean
+from glidepath.tools import clean
+from glidepath.values import AgentState, ConfigurationError, LoopOutcome, RunResult, StopCause, Usage, describe_error
 
 if TYPE_CHECKING:
     from glidepath.teams.step_table import StepTable

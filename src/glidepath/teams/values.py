@@ -11,14 +11,19 @@ from graphlib import CycleError, TopologicalSorter
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from glidepath._wire import Value, field, freeze, replace, settle_field
-from glidepath.agent import Agent, Limits
-from glidepath.agent.per_run import check_metadata, check_user
-from glidepath.errors import ConfigurationError
-from glidepath.messages import Usage
-from glidepath.outcome import CallFrame, ConfigurationChange, PendingCall, RunResult
-from glidepath.run.paused_children import name_below
-from glidepath.setting import check_int, check_seconds
-from glidepath.setting import check_text as check_any_text
+from glidepath.agent import Agent, Limits, check_metadata, check_user
+from glidepath.run import name_below
+from glidepath.values import (
+    CallFrame,
+    ConfigurationChange,
+    ConfigurationError,
+    PendingCall,
+    RunResult,
+    Usage,
+    check_int,
+    check_seconds,
+    check_text as check_any_text,
+)
 
 if TYPE_CHECKING:
     Money: TypeAlias = Decimal | str | int | None

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from glidepath.late import lazy_attributes
+from glidepath._lazy import lazy_attributes
 from glidepath.testing.model import ScriptedModel, ScriptError
 from glidepath.testing.turns import (
     Turn,
@@ -78,3 +78,15 @@ if not TYPE_CHECKING:  # type checkers see only public names
 
 def __dir__() -> list[str]:
     return sorted({*globals(), *__all__})
+
+
+# What other packages use, imported when it is first asked for.
+if TYPE_CHECKING:
+    from glidepath.testing.simulator import simulate as simulate
+    from glidepath.testing.simulator.whatif import Flown as Flown
+    from glidepath.testing.specimens import SPECIMENS as SPECIMENS
+
+if not TYPE_CHECKING:
+    __getattr__ = lazy_attributes(
+        __name__, __getattr__, simulator=("simulate",), specimens=("SPECIMENS",), **{"simulator.whatif": ("Flown",)}
+    )

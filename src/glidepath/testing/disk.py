@@ -9,7 +9,7 @@ from pathlib import Path, PurePosixPath
 from random import Random
 
 from glidepath._wire import Value
-from glidepath.errors import ConfigurationError
+from glidepath.values import ConfigurationError
 
 MODES = ("lost", "prefix", "torn", "reordered", "older_names")
 _BLOCKS = (4096, 512)  # what file systems and disks write at once

@@ -18,7 +18,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from glidepath.errors import ConfigurationError
+from glidepath.values import ConfigurationError
 
 if TYPE_CHECKING:
     from glidepath.testing.disk import SimulatedDisk

@@ -10,25 +10,30 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 
-from glidepath.events import (
+from glidepath.testing.plain_transcript import transcript_errors
+from glidepath.values import (
+    ENDINGS,
+    AssistantMessage,
     AttemptDiscarded,
     Event,
+    LoopOutcome,
+    Message,
     MessageAdded,
     RunEnded,
     RunPaused,
+    RunResult,
     RunStarted,
+    StopReason,
     StreamChunk,
     StreamStarted,
     ToolEnded,
     ToolProgress,
+    ToolResultMessage,
     ToolStarted,
     TurnEnded,
     TurnStarted,
+    pluralize,
 )
-from glidepath.messages import AssistantMessage, Message, StopReason, ToolResultMessage
-from glidepath.outcome import ENDINGS, LoopOutcome, RunResult
-from glidepath.plurals import pluralize
-from glidepath.testing.plain_transcript import transcript_errors
 
 Leg = Sequence[Event]
 _CUT = (StopReason.ABORTED, StopReason.ERROR)

@@ -10,21 +10,22 @@ from typing import Any, Self
 
 from glidepath import _wire
 from glidepath._wire import Value
-from glidepath.errors import ModelError, RejectedError
-from glidepath.messages import (
+from glidepath.spi import ModelRequest
+from glidepath.testing.turns import Call, Step, Turn, UsageReport, as_turn, pieces
+from glidepath.values import (
     AssistantMessage,
     Delta,
     Message,
+    ModelError,
     ReasoningDelta,
+    RejectedError,
     StreamEnd,
     TextDelta,
     ThinkingDelta,
     ToolCallDelta,
     Usage,
+    pluralize,
 )
-from glidepath.plurals import pluralize
-from glidepath.spi import ModelRequest
-from glidepath.testing.turns import Call, Step, Turn, UsageReport, as_turn, pieces
 
 _CHARS_PER_TOKEN = 4
 

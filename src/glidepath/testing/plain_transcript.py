@@ -4,8 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
 
-from glidepath.messages import AssistantMessage, Message, SystemMessage, ToolCall, ToolResultMessage, UserMessage
-from glidepath.outcome import PendingCall
+from glidepath.values import (
+    AssistantMessage,
+    Message,
+    PendingCall,
+    SystemMessage,
+    ToolCall,
+    ToolResultMessage,
+    UserMessage,
+)
 
 
 def transcript_errors(

@@ -9,10 +9,15 @@ from types import EllipsisType
 from typing import Any, ClassVar, TypeVar
 
 from glidepath import _wire
-from glidepath.events import (
+from glidepath.spi import Plugin
+from glidepath.testing.grammar import grammar_errors
+from glidepath.values import (
     ApprovalRequested,
+    AssistantMessage,
     AttemptDiscarded,
+    CustomMessage,
     Event,
+    Message,
     MessageAdded,
     RunEnded,
     RunPaused,
@@ -21,13 +26,13 @@ from glidepath.events import (
     StreamStarted,
     ToolEnded,
     ToolProgress,
+    ToolResultMessage,
     ToolStarted,
     TurnEnded,
     TurnStarted,
+    UnknownMessage,
+    UserMessage,
 )
-from glidepath.messages import AssistantMessage, CustomMessage, Message, ToolResultMessage, UnknownMessage, UserMessage
-from glidepath.spi import Plugin
-from glidepath.testing.grammar import grammar_errors
 
 E = TypeVar("E", bound=Event)
 _LONGEST = 200

@@ -17,7 +17,7 @@ from contextvars import Context
 from typing import Any, Generic, NoReturn, TypeVar, TypeVarTuple, Unpack
 
 from glidepath._wire import Value
-from glidepath.run.asyncio_privates import run_handle, set_running
+from glidepath.run import run_handle, set_running
 from glidepath.testing.clock import describe_wait
 
 T = TypeVar("T")

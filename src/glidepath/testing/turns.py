@@ -8,9 +8,8 @@ from typing import Any, Literal, TypeAlias
 
 from glidepath import _wire
 from glidepath._wire import Value
-from glidepath.messages import Delta, ReasoningDelta, TextDelta, ThinkingDelta, ToolCallDelta, Usage
-from glidepath.plurals import pluralize
 from glidepath.spi import ModelRequest
+from glidepath.values import Delta, ReasoningDelta, TextDelta, ThinkingDelta, ToolCallDelta, Usage, pluralize
 
 UsageReport: TypeAlias = Usage | Literal["missing"] | None
 """The usage that a reply reports: these figures, none at all ("missing"), or an honest count (None)."""

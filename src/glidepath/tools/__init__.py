@@ -1,5 +1,8 @@
 """Tools: how a function becomes something a model can call, how a call is checked and run, and what it gives back."""
 
+from typing import TYPE_CHECKING
+
+from glidepath._lazy import lazy_attributes
 from glidepath.tools.asking import CallsMade, Continuation, NeedsCalls, NeedsInput, ProgramSession
 from glidepath.tools.binding import ArgumentsError
 from glidepath.tools.context import ToolContext
@@ -20,3 +23,48 @@ __all__ = [
     "ToolResult",
     "tool",
 ]
+
+# What other packages use, imported when it is first asked for.
+if TYPE_CHECKING:
+    from glidepath.tools.advice import find_closest as find_closest
+    from glidepath.tools.asking import NeedsDecisions as NeedsDecisions
+    from glidepath.tools.binding import SchemaBinder as SchemaBinder
+    from glidepath.tools.output import Output as Output, OutputError as OutputError
+    from glidepath.tools.picture_size import (
+        LEAST_PICTURE_TOKENS as LEAST_PICTURE_TOKENS,
+        block_tokens as block_tokens,
+        picture_bytes as picture_bytes,
+    )
+    from glidepath.tools.quote_frames import QuoteFrame as QuoteFrame
+    from glidepath.tools.results import (
+        RecordedResult as RecordedResult,
+        as_result as as_result,
+        trim_result as trim_result,
+    )
+    from glidepath.tools.sandbox.policy import Boxed as Boxed, Sandbox as Sandbox, SandboxError as SandboxError
+    from glidepath.tools.sources import SourceError as SourceError, ToolSource as ToolSource, ToolSupply as ToolSupply
+    from glidepath.tools.text import clean as clean, trim as trim
+    from glidepath.tools.threads import ThreadWorker as ThreadWorker, workers_of as workers_of
+    from glidepath.tools.token_estimate import (
+        BYTES_PER_TOKEN as BYTES_PER_TOKEN,
+        MESSAGE_TOKENS as MESSAGE_TOKENS,
+        opaque_tokens as opaque_tokens,
+        text_tokens as text_tokens,
+    )
+
+if not TYPE_CHECKING:
+    __getattr__ = lazy_attributes(
+        __name__,
+        advice=("find_closest",),
+        asking=("NeedsDecisions",),
+        binding=("SchemaBinder",),
+        output=("Output", "OutputError"),
+        picture_size=("LEAST_PICTURE_TOKENS", "block_tokens", "picture_bytes"),
+        quote_frames=("QuoteFrame",),
+        results=("RecordedResult", "as_result", "trim_result"),
+        sources=("SourceError", "ToolSource", "ToolSupply"),
+        text=("clean", "trim"),
+        threads=("ThreadWorker", "workers_of"),
+        token_estimate=("BYTES_PER_TOKEN", "MESSAGE_TOKENS", "opaque_tokens", "text_tokens"),
+        **{"sandbox.policy": ("Boxed", "Sandbox", "SandboxError")},
+    )

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from glidepath import _wire
-from glidepath.errors import close_to
-from glidepath.plurals import pluralize
 from glidepath.tools.text import shorten
+from glidepath.values import close_to, pluralize
 
 MAX_LISTED = 12
 _MAX_NAME = 80

@@ -6,12 +6,11 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 from glidepath._wire import Record, Value
-from glidepath.errors import ToolError
-from glidepath.messages import ToolResultMessage
+from glidepath.values import ToolError, ToolResultMessage
 
 if TYPE_CHECKING:
-    from glidepath.outcome import RunResult
     from glidepath.tools.definition import Tool
+    from glidepath.values import RunResult
 
 
 class NeedsInput(ToolError):  # noqa: N818 - not an error: what the call waits for

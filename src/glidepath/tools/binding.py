@@ -8,12 +8,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Self, TypeGuard
 
 from glidepath import _wire
-from glidepath.errors import ToolError, describe_error
 from glidepath.tools import bridge
 from glidepath.tools.advice import find_closest
 from glidepath.tools.schema import accepts_null, describe_usage, nests_defaults, parameters_schema, scalar_type
 from glidepath.tools.signature import REQUIRED, Parameter
 from glidepath.tools.text import shorten
+from glidepath.values import ToolError, describe_error
 
 _asdict, _encode, _Raw = _wire.asdict, bridge.encode, _wire.Raw  # module names: faster, and every call passes here
 

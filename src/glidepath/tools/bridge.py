@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from glidepath import _wire
-from glidepath.errors import describe_error
+from glidepath.values import describe_error
 
 
 def _is_model(kind: object) -> bool:

@@ -9,10 +9,9 @@ from threading import Lock
 from types import SimpleNamespace
 from typing import Any, Generic, Protocol
 
-from glidepath.errors import ToolError
-from glidepath.outcome import DepsT, RunResult
 from glidepath.spi import Remaining
 from glidepath.tools.asking import CallsMade, Continuation
+from glidepath.values import DepsT, RunResult, ToolError
 
 MOST_UNTOLD = 256  # reports of one call from another thread that may wait for the loop
 _UNTOLD = Lock()  # several threads of a tool may report at once, and every report is told or counted

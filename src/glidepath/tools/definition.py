@@ -9,7 +9,6 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Unpack, overload
 
 from glidepath import _wire
-from glidepath.errors import ConfigurationError, ToolError
 from glidepath.spi import ToolSpec
 from glidepath.tools.binding import Binder, Bound, SchemaBinder, SignatureBinder
 from glidepath.tools.context import ToolContext
@@ -17,9 +16,10 @@ from glidepath.tools.options import Isolation, RunOptions, ToolOptions, check_na
 from glidepath.tools.progress import drain, settle, step_generator
 from glidepath.tools.signature import Signature, find_innermost_function, read_signature
 from glidepath.tools.threads import run_in_thread
+from glidepath.values import ConfigurationError, ToolError
 
 if TYPE_CHECKING:
-    from glidepath.sandbox.policy import Sandbox
+    from glidepath.tools.sandbox.policy import Sandbox
 
 Runner = Callable[[dict[str, Any], ToolContext | None], Awaitable[Any]]
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 import re
 import zlib
 
-from glidepath.messages import FileBlock
-from glidepath.tools.density import text_tokens
+from glidepath.tools.token_estimate import text_tokens
+from glidepath.values import FileBlock
 
 BY_ADDRESS = 50_000
 """The tokens of a file that is only a URL: its size is unknown."""

@@ -3,13 +3,12 @@
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
-from glidepath.errors import ConfigurationError, short_repr
-from glidepath.setting import check_int, check_seconds
 from glidepath.tools.advice import find_closest
 from glidepath.tools.text import shorten
+from glidepath.values import ConfigurationError, check_int, check_seconds, short_repr
 
 if TYPE_CHECKING:
-    from glidepath.sandbox.policy import Sandbox
+    from glidepath.tools.sandbox.policy import Sandbox
 
 Isolation = Literal["inline", "thread", "process"]
 
@@ -95,7 +94,7 @@ def check_options(options: Mapping[str, Any]) -> dict[str, Any]:
     if given["isolation"] is not None and given["isolation"] not in _ISOLATIONS:
         raise ConfigurationError(f"isolation: expected one of {', '.join(_ISOLATIONS)}, got {given['isolation']!r}")
     if given["sandbox"] is not None:
-        from glidepath.sandbox.policy import Sandbox  # few tools have one
+        from glidepath.tools.sandbox.policy import Sandbox  # few tools have one
 
         if not isinstance(given["sandbox"], Sandbox):
             raise ConfigurationError(f"sandbox: expected a glidepath.sandbox.Sandbox, got {given['sandbox']!r:.80}")

@@ -6,11 +6,10 @@ from collections.abc import Iterator
 from typing import Any
 
 from glidepath import _wire
-from glidepath.errors import ConfigurationError, describe_error
-from glidepath.texts import Texts
 from glidepath.tools import bridge
 from glidepath.tools.schema import schema_of
 from glidepath.tools.text import clean, shorten
+from glidepath.values import ConfigurationError, Texts, describe_error
 
 REMINDER = "Give it as one JSON object in the format that is asked for, and nothing else."
 _FENCE = "```"

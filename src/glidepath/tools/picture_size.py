@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from glidepath.messages import FileBlock, ImageBlock, TextBlock
+from glidepath.values import FileBlock, ImageBlock, TextBlock
 
 LEAST_PICTURE_TOKENS = 258
 _FIXED = 85

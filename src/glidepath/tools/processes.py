@@ -27,12 +27,11 @@ import time
 from pathlib import Path
 from typing import Any
 
-from glidepath.errors import ConfigurationError, FatalToolError, ToolError
-from glidepath.foreign_errors import ChildError
-from glidepath.sandbox.policy import Boxed, Sandbox
 from glidepath.tools import _child
 from glidepath.tools.context import ToolContext
+from glidepath.tools.sandbox.policy import Boxed, Sandbox
 from glidepath.tools.threads import ThreadWorker
+from glidepath.values import ChildError, ConfigurationError, FatalToolError, ToolError
 
 GRACE = 0.5
 """Seconds between SIGTERM and SIGKILL."""

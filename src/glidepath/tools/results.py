@@ -9,11 +9,9 @@ from typing import Any
 
 from glidepath import _wire
 from glidepath._wire import Value
-from glidepath.errors import ToolError
-from glidepath.messages import FileBlock, ImageBlock, ResultBlock, TextBlock
-from glidepath.plurals import pluralize
-from glidepath.tools.besttext import CONTAINED, MOST_ITEMS, best_text, has_dump, is_finite, type_name_of
+from glidepath.tools.json_fallback import CONTAINED, MOST_ITEMS, best_text, has_dump, is_finite, type_name_of
 from glidepath.tools.text import clean, clean_data, split, trim
+from glidepath.values import FileBlock, ImageBlock, ResultBlock, TextBlock, ToolError, pluralize
 
 NO_OUTPUT = "(no output)"
 """What the model reads when a tool returned nothing: providers refuse an empty result."""

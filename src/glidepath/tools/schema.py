@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from glidepath import _wire
-from glidepath.errors import ConfigurationError
 from glidepath.tools import bridge
 from glidepath.tools.signature import REQUIRED, Parameter
+from glidepath.values import ConfigurationError
 
 _SCALARS = frozenset({"string", "integer", "number", "boolean"})
 _MAX_FIELDS = 20

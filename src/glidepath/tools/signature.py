@@ -14,10 +14,10 @@ from typing import Annotated, Any
 
 from glidepath import _wire
 from glidepath._wire import UNSET, Value
-from glidepath.errors import ConfigurationError
 from glidepath.tools import bridge
 from glidepath.tools.context import ToolContext
 from glidepath.tools.docstrings import read_docstring
+from glidepath.values import ConfigurationError
 
 REQUIRED = UNSET
 """The default of a parameter that has none."""

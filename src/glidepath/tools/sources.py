@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
-from glidepath.errors import ConfigurationError, ToolError
-from glidepath.events import Event
-from glidepath.stability import UNPROVEN, experimental
 from glidepath.tools.definition import Tool
+from glidepath.values import UNPROVEN, ConfigurationError, Event, ToolError, experimental
 
 
 class SourceError(ToolError):

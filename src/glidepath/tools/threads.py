@@ -12,9 +12,9 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from glidepath.errors import ToolError, describe_error
 from glidepath.tools.context import ToolContext
 from glidepath.tools.progress import settle
+from glidepath.values import ToolError, describe_error
 
 _JOIN_SECONDS = 0.1
 WORKER: contextvars.ContextVar[ThreadWorker | None] = contextvars.ContextVar("glidepath_worker", default=None)

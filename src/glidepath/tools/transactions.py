@@ -6,9 +6,9 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
-from glidepath.errors import ToolError
 from glidepath.tools.context import ToolContext
 from glidepath.tools.threads import run_in_thread
+from glidepath.values import ToolError
 
 
 class StoreConnection:

@@ -4,9 +4,19 @@
 the folder, whatever path a model asks for, and none writes files that something else would run or believe.
 """
 
+from typing import TYPE_CHECKING
+
+from glidepath._lazy import lazy_attributes
 from glidepath.workspace.root import Workspace
 from glidepath.workspace.sandbox import Bubblewrap
 from glidepath.workspace.shell import ShellLimits
 from glidepath.workspace.toolset import runs_in_sandbox, workspace_tools
 
 __all__ = ["Bubblewrap", "ShellLimits", "Workspace", "runs_in_sandbox", "workspace_tools"]
+
+# What other packages use, imported when it is first asked for.
+if TYPE_CHECKING:
+    from glidepath.workspace.always import AlwaysAllowed as AlwaysAllowed, scope_of as scope_of
+
+if not TYPE_CHECKING:
+    __getattr__ = lazy_attributes(__name__, always=("AlwaysAllowed", "scope_of"))

@@ -13,8 +13,8 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from glidepath._wire import Value
-from glidepath.outcome import PendingCall
-from glidepath.run.revealing import call_line, escape_invisible
+from glidepath.run import call_line, escape_invisible
+from glidepath.values import PendingCall
 from glidepath.workspace.toolset import runs_commands, touches_one_file
 
 _OPERATORS = frozenset(";&|<>()$`\\{}[]*?~!#\n\r")

@@ -18,7 +18,8 @@ from collections import deque
 from pathlib import Path
 
 from glidepath.workspace.gitconfig import MOST_CONFIG, find_command_places, is_harmless
-from glidepath.workspace.protected import GIT_PARTS, Protection, fold_name
+from glidepath.workspace.protected import Protection
+from glidepath.workspace.protected_names import GIT_PARTS, fold_name
 from glidepath.workspace.root import Workspace, find_places_used_from_above
 
 MOST_ENTRIES = 200_000

@@ -14,9 +14,8 @@ from itertools import islice
 from typing import Annotated, BinaryIO
 
 from glidepath._wire import Meta
-from glidepath.errors import ToolError
-from glidepath.plurals import pluralize
 from glidepath.tools import NeedsInput, ToolContext
+from glidepath.values import ToolError, pluralize
 from glidepath.workspace.root import Workspace
 from glidepath.workspace.secret_files import SecretFileError
 

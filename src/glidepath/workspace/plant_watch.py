@@ -22,7 +22,8 @@ from collections.abc import Iterator, Sequence
 
 from glidepath.workspace.file_survey import ADVICE, FileSurvey
 from glidepath.workspace.gitconfig import MOST_CONFIG, is_harmless
-from glidepath.workspace.protected import GIT_PARTS, Protection, fold_name
+from glidepath.workspace.protected import Protection
+from glidepath.workspace.protected_names import GIT_PARTS, fold_name
 from glidepath.workspace.root import Workspace
 
 _WRITTEN, _MOVED_IN, _MADE, _IS_FOLDER, _LOST = 0x8, 0x80, 0x100, 0x4000_0000, 0x4000

@@ -6,7 +6,7 @@ import os
 import stat
 from collections.abc import Iterable, Sequence
 
-from glidepath.errors import ConfigurationError
+from glidepath.values import ConfigurationError
 from glidepath.workspace.protected_names import (
     GIT_PARTS,
     LINKABLE,

@@ -16,9 +16,10 @@ from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
 
-from glidepath.errors import ConfigurationError, ToolError
+from glidepath.values import ConfigurationError, ToolError
 from glidepath.workspace.gitconfig import MOST_CONFIG, find_command_places
-from glidepath.workspace.protected import LINKABLE, Protection, fold_name, is_git_folder
+from glidepath.workspace.protected import Protection, is_git_folder
+from glidepath.workspace.protected_names import LINKABLE, fold_name
 from glidepath.workspace.secret_files import SecretFileError, SecretFiles
 
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from glidepath._wire import Value
-from glidepath.errors import ToolError
+from glidepath.values import ToolError
 from glidepath.workspace import _warden
 from glidepath.workspace.guarded_calls import CALLS
 from glidepath.workspace.protected_names import NameRules

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from fnmatch import fnmatchcase
 
-from glidepath.errors import ConfigurationError, ToolError
-from glidepath.workspace.protected import fold_name
+from glidepath.values import ConfigurationError, ToolError
+from glidepath.workspace.protected_names import fold_name
 
 SECRET_FILES = (
     ".env", ".env.*", "*.env", ".envrc", "*.pem", "*.key", "*.p12", "*.pfx", "*.jks", "*.keystore", "*.kdbx", "*.ppk",

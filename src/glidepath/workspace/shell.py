@@ -20,13 +20,9 @@ from pathlib import Path
 from typing import Any
 
 from glidepath._wire import Value
-from glidepath.errors import ToolError
-from glidepath.plurals import pluralize
-from glidepath.run.asyncio_privates import close_pipes
-from glidepath.run.interrupting import run_uninterrupted
-from glidepath.sandbox.policy import Boxed, Sandbox
-from glidepath.setting import check_int
-from glidepath.tools.threads import ThreadWorker
+from glidepath.run import close_pipes, run_uninterrupted
+from glidepath.tools import Boxed, Sandbox, ThreadWorker
+from glidepath.values import ToolError, check_int, pluralize
 from glidepath.workspace import _warden
 from glidepath.workspace.file_survey import MOST_ENTRIES, FileSurvey, compare, survey_workspace
 from glidepath.workspace.plant_watch import PlantWatch

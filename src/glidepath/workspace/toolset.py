@@ -8,10 +8,8 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from glidepath._wire import Meta, replace
-from glidepath.errors import ConfigurationError
-from glidepath.sandbox.policy import Sandbox, SandboxError
-from glidepath.tools import Tool, ToolContext, tool
-from glidepath.tools.advice import find_closest
+from glidepath.tools import Sandbox, SandboxError, Tool, ToolContext, find_closest, tool
+from glidepath.values import ConfigurationError
 from glidepath.workspace import file_tools
 from glidepath.workspace.root import Workspace
 from glidepath.workspace.sandbox import Bubblewrap, try_sandbox

@@ -10,6 +10,7 @@ from glidepath._wire import replace
 from glidepath.conformance import TeamCoordinatorContract
 from glidepath.outcome import LoopOutcome
 from glidepath.teams import (
+    TERMINAL,
     DefaultTaskDispatchCoordinator,
     DependencyFailure,
     PlanReady,
@@ -23,7 +24,7 @@ from glidepath.teams import (
     TeamStarted,
     TeamStatus,
 )
-from glidepath.teams.events import TERMINAL, make_ending
+from glidepath.teams.events import make_ending
 
 S = StepState
 UNBOUNDED = TeamResourceConstraint()

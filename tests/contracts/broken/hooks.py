@@ -17,11 +17,11 @@ from glidepath.conformance import (
     SteeringContract,
     ToolGateContract,
 )
-from glidepath.conformance.hook_contract import call_context
 from glidepath.events import RunEnded
 from glidepath.messages import ToolResultMessage, UserMessage
 from glidepath.spi import AfterDecision, Block, Gate, Replace
 from glidepath.testing import VirtualClock
+from glidepath.testing.conformance.hook_contract import call_context
 
 
 class Trial:

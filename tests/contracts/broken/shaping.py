@@ -6,12 +6,12 @@ from tests.contracts.examine import breaks
 
 from glidepath._wire import replace
 from glidepath.conformance import CallGuardContract, ContextStrategyContract, StopGuardContract
-from glidepath.conformance.guard_contract import batch
 from glidepath.context import SlidingWindow
-from glidepath.guards.repetition import RepetitionGuard
+from glidepath.guards import RepetitionGuard
 from glidepath.guards.stops import EmptyAnswerGuard
 from glidepath.messages import AssistantMessage, UserMessage
 from glidepath.spi import GuardVerdict, Recovery, Shaped, Stop
+from glidepath.testing.conformance.guard_contract import batch
 
 # --- context ------------------------------------------------------------------------------------------------------
 

@@ -5,8 +5,7 @@ import asyncio
 from tests.contracts.examine import breaks
 
 from glidepath.conformance import ToolSourceContract
-from glidepath.tools import Tool, tool
-from glidepath.tools.sources import SourceError, ToolSource, ToolSupply
+from glidepath.tools import SourceError, Tool, ToolSource, ToolSupply, tool
 
 
 @tool

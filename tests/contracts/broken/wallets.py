@@ -7,7 +7,7 @@ from tests.contracts.examine import breaks
 from glidepath._wire import replace
 from glidepath.conformance import WalletStoreContract
 from glidepath.errors import StoreError
-from glidepath.sessions import MemoryStore, books
+from glidepath.sessions import MemoryStore, wallet_rules as books
 from glidepath.spi import Grant
 from glidepath.testing import VirtualClock
 

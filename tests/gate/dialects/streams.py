@@ -3,7 +3,7 @@
 import json
 from typing import Any
 
-from glidepath.gate.dialects import DIALECTS
+from glidepath.apps.gate.dialects import DIALECTS
 
 TEXT = ["Hello", " wörld 🌦", ', "quoted"\n']
 SAID = "".join(TEXT)

@@ -84,7 +84,7 @@ def test_arguments_that_are_not_json_stay_text():
 
 def test_a_thought_that_is_cut_is_dropped_when_it_comes_back():
     """It has no signature, and the provider would refuse the whole request."""
-    from glidepath.gate.dialects import DIALECTS
+    from glidepath.apps.gate.dialects import DIALECTS
 
     claude = CLAUDE()
     reader = open_reader(claude)
@@ -237,7 +237,7 @@ def test_an_incomplete_response_stays_incomplete():
 
 
 def test_reasoning_before_a_cut_is_dropped_when_it_comes_back():
-    from glidepath.gate.dialects import DIALECTS
+    from glidepath.apps.gate.dialects import DIALECTS
 
     speaker = RESPONSES()
     reader = open_reader(speaker)

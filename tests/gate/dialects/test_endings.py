@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from glidepath.gate.dialects import DIALECTS, OwnReply, WireAnswer
+from glidepath.apps.gate.dialects import DIALECTS, OwnReply, WireAnswer
 from glidepath.messages import Usage
 
 from .sdks import asked

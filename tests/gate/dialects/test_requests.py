@@ -4,10 +4,9 @@ import copy
 import json
 
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, given, settings, strategies as st
 
-from glidepath.gate.dialects import DIALECTS, BadRequest, Notice, parse_body, write_body
+from glidepath.apps.gate.dialects import DIALECTS, BadRequest, Notice, parse_body, write_body
 from glidepath.guards.repetition import call_signature
 
 from .streams import SPEAKERS, read
@@ -512,7 +511,7 @@ def test_an_own_turn_of_responses_comes_back_legal():
 
 
 def test_a_response_of_ours_is_never_a_previous_response():
-    from glidepath.gate.dialects import OwnReply
+    from glidepath.apps.gate.dialects import OwnReply
 
     responses, speaker = DIALECTS["openai-responses"], SPEAKERS[2]()
     body = speaker.body(previous_response_id="resp_real")

@@ -3,8 +3,7 @@
 import copy
 import json
 
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from glidepath.guards import GuardrailsConfig
 from glidepath.sessions.changes import apply

@@ -6,7 +6,10 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from glidepath.messages import (
+from glidepath.models.attached import Takes, base64_of, check_block, write_result_block
+from glidepath.models.content import add_turn, iterate_pieces
+from glidepath.models.names import make_legal_name
+from glidepath.values import (
     AssistantMessage,
     FileBlock,
     ImageBlock,
@@ -17,9 +20,6 @@ from glidepath.messages import (
     UserBlock,
     UserMessage,
 )
-from glidepath.models.attached import Takes, base64_of, check_block, write_result_block
-from glidepath.models.content import add_turn, iterate_pieces
-from glidepath.models.names import make_legal_name
 
 VENDOR = "anthropic"
 THOUGHTS = ("thinking", "redacted_thinking")

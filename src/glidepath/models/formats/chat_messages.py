@@ -7,17 +7,6 @@ from hashlib import blake2s
 from typing import Any
 
 from glidepath._wire import replace
-from glidepath.errors import RejectedError
-from glidepath.messages import (
-    AssistantMessage,
-    FileBlock,
-    ImageBlock,
-    Message,
-    SystemMessage,
-    ToolResultMessage,
-    UserBlock,
-    UserMessage,
-)
 from glidepath.models.attached import (
     SOUNDS,
     Takes,
@@ -30,6 +19,17 @@ from glidepath.models.attached import (
 from glidepath.models.content import arguments, iterate_pieces
 from glidepath.models.hosts import Quirks
 from glidepath.models.names import make_legal_name
+from glidepath.values import (
+    AssistantMessage,
+    FileBlock,
+    ImageBlock,
+    Message,
+    RejectedError,
+    SystemMessage,
+    ToolResultMessage,
+    UserBlock,
+    UserMessage,
+)
 
 VENDOR = "openai-chat"
 THOUGHTS = ("reasoning_content", "reasoning", "reasoning_details")

@@ -7,18 +7,10 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from glidepath.messages import (
-    AssistantMessage,
-    Message,
-    TextBlock,
-    ToolCall,
-    ToolResultMessage,
-    UserBlock,
-    UserMessage,
-)
 from glidepath.models.attached import Takes, base64_of, check_block, write_attachments_apart
 from glidepath.models.content import add_turn, iterate_pieces
 from glidepath.models.names import make_legal_name
+from glidepath.values import AssistantMessage, Message, TextBlock, ToolCall, ToolResultMessage, UserBlock, UserMessage
 
 VENDOR = "google"
 _TAKES = Takes(

@@ -6,7 +6,10 @@ import base64
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from glidepath.messages import (
+from glidepath.models.attached import block_of
+from glidepath.models.formats.anthropic_messages import VENDOR
+from glidepath.models.formats.reading import VendorTurn, call_of, content_of, read_each
+from glidepath.values import (
     AssistantMessage,
     FileBlock,
     ImageBlock,
@@ -16,9 +19,6 @@ from glidepath.messages import (
     ToolResultMessage,
     UserMessage,
 )
-from glidepath.models.attached import block_of
-from glidepath.models.formats.anthropic_messages import VENDOR
-from glidepath.models.formats.reading import VendorTurn, call_of, content_of, read_each
 
 
 def from_anthropic(history: Mapping[str, Any] | Sequence[Mapping[str, Any]]) -> list[Message]:

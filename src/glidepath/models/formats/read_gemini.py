@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from glidepath import _wire
-from glidepath.messages import FileBlock, ImageBlock, Message, SystemMessage, TextBlock, ToolResultMessage, UserMessage
 from glidepath.models.formats.google_contents import UNSIGNED, VENDOR
 from glidepath.models.formats.reading import VendorTurn, call_of, content_of, read_each
+from glidepath.values import FileBlock, ImageBlock, Message, SystemMessage, TextBlock, ToolResultMessage, UserMessage
 
 
 class _History:

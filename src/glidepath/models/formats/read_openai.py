@@ -6,7 +6,11 @@ import base64
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from glidepath.messages import (
+from glidepath.models.attached import block_of
+from glidepath.models.formats.chat_messages import THOUGHTS, VENDOR as CHAT
+from glidepath.models.formats.reading import VendorTurn, call_of, content_of, read_each
+from glidepath.models.formats.responses import VENDOR as RESPONSES
+from glidepath.values import (
     AssistantMessage,
     FileBlock,
     Message,
@@ -15,11 +19,6 @@ from glidepath.messages import (
     ToolResultMessage,
     UserMessage,
 )
-from glidepath.models.attached import block_of
-from glidepath.models.formats.chat_messages import THOUGHTS
-from glidepath.models.formats.chat_messages import VENDOR as CHAT
-from glidepath.models.formats.reading import VendorTurn, call_of, content_of, read_each
-from glidepath.models.formats.responses import VENDOR as RESPONSES
 
 
 def from_openai_chat(history: Sequence[Mapping[str, Any]]) -> list[Message]:

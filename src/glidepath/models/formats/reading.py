@@ -6,9 +6,16 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from glidepath import _wire
-from glidepath.errors import ConfigurationError
-from glidepath.messages import AssistantMessage, ReasoningBlock, StopReason, TextBlock, ThinkingBlock, ToolCall
 from glidepath.models.content import encode_held_item
+from glidepath.values import (
+    AssistantMessage,
+    ConfigurationError,
+    ReasoningBlock,
+    StopReason,
+    TextBlock,
+    ThinkingBlock,
+    ToolCall,
+)
 
 
 def read_each(history: object, name: str, read: Callable[[Mapping[str, Any]], None]) -> None:

@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from glidepath.messages import (
+from glidepath.models.attached import Takes, check_block, data_url, file_name, write_result_block
+from glidepath.models.content import arguments, iterate_pieces
+from glidepath.models.names import make_legal_name
+from glidepath.values import (
     AssistantMessage,
     FileBlock,
     ImageBlock,
@@ -15,9 +18,6 @@ from glidepath.messages import (
     UserBlock,
     UserMessage,
 )
-from glidepath.models.attached import Takes, check_block, data_url, file_name, write_result_block
-from glidepath.models.content import arguments, iterate_pieces
-from glidepath.models.names import make_legal_name
 
 VENDOR = "openai"
 _TAKES = Takes(vendor="OpenAI Responses", document=("application/", "text/"))

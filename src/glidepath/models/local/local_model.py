@@ -11,16 +11,22 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Self
 
-from glidepath.errors import ConfigurationError, RejectedError, TransientError, install_line
-from glidepath.messages import Delta
 from glidepath.models.exchange import answer
 from glidepath.models.local.local_prompt import PromptBrief, loosen_schema, make_brief
 from glidepath.models.local.local_reply import LocalReader
 from glidepath.models.local.loopback import FAULTS, Response, ask, post
 from glidepath.models.local.server import Address, LlamaServer, ServerSettings
 from glidepath.models.local.weights import DEFAULT, KNOWN, find_weights_file
-from glidepath.setting import check_int, check_seconds
 from glidepath.spi import ModelRequest
+from glidepath.values import (
+    ConfigurationError,
+    Delta,
+    RejectedError,
+    TransientError,
+    check_int,
+    check_seconds,
+    install_line,
+)
 
 _CHAT = "/v1/chat/completions"
 _MAGIC = b"GGUF"

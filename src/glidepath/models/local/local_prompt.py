@@ -15,18 +15,18 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from glidepath import _wire
-from glidepath.errors import RejectedError
-from glidepath.messages import (
+from glidepath.spi import ModelRequest, ToolSpec
+from glidepath.tools.schema import move_references
+from glidepath.values import (
     AssistantMessage,
     ImageBlock,
     Message,
+    RejectedError,
     SystemMessage,
     TextBlock,
     ToolResultMessage,
     UserMessage,
 )
-from glidepath.spi import ModelRequest, ToolSpec
-from glidepath.tools.schema import move_references
 
 _REPLY = "Reply with one JSON object and nothing else."
 _CALL = 'To use a tool: {"tool": "NAME", "arguments": {...}}.'

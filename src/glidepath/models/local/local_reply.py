@@ -11,11 +11,11 @@ import secrets
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from glidepath.messages import Delta, TextDelta, ToolCallDelta
 from glidepath.models.faults import Faults
 from glidepath.models.openai_chat import ChatReader
 from glidepath.spi import ModelRequest
-from glidepath.tools.text import clean
+from glidepath.tools import clean
+from glidepath.values import Delta, TextDelta, ToolCallDelta
 
 _CALL = re.compile(r'\s*\{\s*"tool"\s*:\s*"((?:[^"\\]|\\.)*)"\s*,\s*"arguments"\s*:\s*(?=\S)')
 _ANSWER = re.compile(r'\s*\{\s*"answer"\s*:\s*(?=\S)')

@@ -11,9 +11,9 @@ from contextlib import contextmanager, suppress
 from typing import Any, Self
 
 from glidepath import _wire
-from glidepath.errors import RejectedError, TransientError, describe_error
 from glidepath.models.faults import Faults
 from glidepath.models.local.server import Address
+from glidepath.values import RejectedError, TransientError, describe_error
 
 FAULTS = Faults("llama.cpp", (), "it is glidepath's own server")
 _LIMIT = 1 << 22  # maximum bytes of a line

@@ -20,7 +20,7 @@ from typing import IO, Any
 
 from glidepath import _wire
 from glidepath._wire import Value
-from glidepath.errors import RejectedError, TransientError
+from glidepath.values import RejectedError, TransientError
 
 _SCRIPT = Path(__file__).with_name("_serve.py")
 _FIRST_LOOK, _LAST_LOOK = 0.005, 0.05  # seconds between two checks on a server that is starting

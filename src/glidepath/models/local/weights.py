@@ -20,9 +20,9 @@ from pathlib import Path
 from typing import IO
 
 from glidepath._wire import Value
-from glidepath.errors import ConfigurationError, require_extra
 from glidepath.models.local import _fetch as fetching
 from glidepath.models.local._fetch import size_of
+from glidepath.values import ConfigurationError, require_extra
 
 _CHUNK = 1 << 20
 _SCRIPT = Path(fetching.__file__)

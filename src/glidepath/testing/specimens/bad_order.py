@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 
-from glidepath.errors import ToolError
 from glidepath.testing.specimens.specimen import ANSWER, Moment, Specimen
 from glidepath.testing.turns import Turn, call, calls, say
 from glidepath.tools import Tool, tool
+from glidepath.values import ToolError
 
 BOXES = 4
 

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from typing import Any
 
-from glidepath.errors import RateLimitedError
-from glidepath.messages import StreamEnd, TextDelta, Usage
 from glidepath.testing.specimens.specimen import ANSWER, Moment, OneCall, Outside, specimen
 from glidepath.testing.turns import Turn, fail, raw
+from glidepath.values import RateLimitedError, StreamEnd, TextDelta, Usage
 
 MANY = 20_000
 YEAR = 365 * 86_400.0

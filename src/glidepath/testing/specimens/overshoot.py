@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from glidepath.messages import ReasoningDelta, StreamEnd, TextDelta, ToolCallDelta, Usage
 from glidepath.testing.specimens.specimen import ANSWER, Moment, Tireless, specimen
 from glidepath.testing.turns import Turn, raw
+from glidepath.values import ReasoningDelta, StreamEnd, TextDelta, ToolCallDelta, Usage
 
 
 class _Spender(Tireless):

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from glidepath._wire import replace
-from glidepath.messages import StreamEnd, TextDelta, ToolCallDelta
 from glidepath.testing.specimens.specimen import ANSWER, Moment, Specimen, Tireless, failing, specimen, table
 from glidepath.testing.turns import Call, Turn, calls, empty, raw, refuse, say, thinking, truncated
+from glidepath.values import StreamEnd, TextDelta, ToolCallDelta
 
 
 class _Reply(Specimen):

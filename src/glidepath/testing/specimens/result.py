@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 from typing import Any, ClassVar
 
-from glidepath.events import Event
 from glidepath.spi import Plugin, PollContext
 from glidepath.testing.specimens.specimen import ANSWER, Moment, OneCall, specimen
 from glidepath.testing.turns import Turn, say
+from glidepath.values import Event
 
 
 class Outlandish(BaseException):

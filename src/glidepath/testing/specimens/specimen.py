@@ -9,12 +9,12 @@ from random import Random
 from typing import Any, ClassVar, NoReturn, Protocol
 
 from glidepath._wire import Value
-from glidepath.messages import UserMessage
-from glidepath.plugins.lineup import snake_case
+from glidepath.plugins import snake_case
 from glidepath.spi import ModelRequest, Plugin, ToolSpec
 from glidepath.testing.specimens.bad_arguments import arguments_for
 from glidepath.testing.turns import Turn, call, say
 from glidepath.tools import Tool
+from glidepath.values import UserMessage
 
 ANSWER = "ANSWER: this is what I know so far."
 _RECENT = 4

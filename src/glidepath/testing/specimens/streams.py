@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import math
 
-from glidepath.errors import ContextOverflowError, RateLimitedError, RejectedError, TransientError
-from glidepath.messages import Usage
 from glidepath.testing.specimens.specimen import ANSWER, Moment, Specimen, Tireless, specimen, table
 from glidepath.testing.turns import Turn, UsageReport, fail, hang, no_end, say
+from glidepath.values import ContextOverflowError, RateLimitedError, RejectedError, TransientError, Usage
 
 
 class _Failing(Specimen):

@@ -9,10 +9,10 @@ import sys
 from pathlib import Path
 
 from glidepath._wire import encode
-from glidepath.errors import ConfigurationError
 from glidepath.testing.upstream.conduct import CONDUCTS
 from glidepath.testing.upstream.script import FAULTS
 from glidepath.testing.upstream.scripted_upstream import ScriptedUpstream
+from glidepath.values import ConfigurationError
 
 
 def build_parser() -> argparse.ArgumentParser:

@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping
 from typing import TypeAlias
 
 from glidepath._wire import Value, encode
-from glidepath.plurals import pluralize
 from glidepath.testing.upstream.asked import AskedCall, OfferedTool
 from glidepath.testing.upstream.spoken import Spoken, SpokenCall
 from glidepath.testing.upstream.tool_use import (
@@ -20,6 +19,7 @@ from glidepath.testing.upstream.tool_use import (
     submit_by_shell,
     wait_for_children,
 )
+from glidepath.values import pluralize
 
 MARKER = "SCRIPTED-ANSWER"
 """What every final answer contains, so that a test can tell that it arrived."""

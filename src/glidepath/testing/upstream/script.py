@@ -6,10 +6,9 @@ import difflib
 from random import Random
 from typing import Any
 
-from glidepath._wire import Value, convert, replace
-from glidepath._wire import WireError as _WireError
-from glidepath.errors import ConfigurationError
+from glidepath._wire import Value, WireError as _WireError, convert, replace
 from glidepath.testing.upstream.conduct import CONDUCTS, Conduct
+from glidepath.values import ConfigurationError
 
 FAULTS = {
     "429": "too many requests; retry_after=SECONDS adds the header",

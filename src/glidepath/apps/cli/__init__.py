@@ -1,0 +1,58 @@
+"""The `glidepath` command: parses the arguments, runs one command and returns its exit code.
+
+The commands are listed in `glidepath.apps.cli.parser`, or by `glidepath --help`. Nothing heavy is imported before a
+command needs it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from glidepath.apps.cli.cli_context import CliContext
+
+__all__ = ["main"]
+
+
+def main(argv: Sequence[str] | None = None, world: CliContext | None = None) -> int:
+    """Run one command and return its exit code; raises only the argument parser's SystemExit."""
+    from glidepath.apps.cli.cli_context import CliContext, ScreenClosed
+
+    here = CliContext.real() if world is None else world
+    try:
+        return _dispatch(here.arguments if argv is None else argv, here)
+    except KeyboardInterrupt:
+        return 130
+    except BrokenPipeError:
+        here.close_quietly()
+        return 141
+    except ScreenClosed as error:
+        here.close_quietly()
+        here.complain(str(error))
+        return 1
+    except OSError as error:
+        here.close_quietly()
+        where = f" ({error.filename})" if error.filename else ""
+        here.complain(f"{_describe_os_error(error)}: {error.strerror or error}{where}")
+        return 1
+
+
+def _describe_os_error(error: OSError) -> str:
+    """A full disk or a dead terminal concerns the output: only that is written without asking."""
+    return "a file cannot be used" if error.filename else "the output cannot be written"
+
+
+def _dispatch(argv: Sequence[str], world: CliContext) -> int:
+    from glidepath.apps.cli.parser import parse
+    from glidepath.values import ConfigurationError, StoreError
+
+    try:
+        options, execute = parse(argv, world)
+        code: int = execute(options, world)
+        world.write("")
+    except (ConfigurationError, StoreError) as error:
+        world.complain(str(error))
+        return 2
+    return code

@@ -1,0 +1,8 @@
+"""`python -m glidepath.cli` is `glidepath`."""
+
+import sys
+
+from glidepath.apps.cli import main
+
+if __name__ == "__main__":
+    sys.exit(main())

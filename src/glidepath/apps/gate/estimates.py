@@ -1,0 +1,93 @@
+"""What a call will cost at most: its prompt by what the provider last counted, its output in slices."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from glidepath._wire import Value, encode
+from glidepath.run import Amount, Caps, Price
+from glidepath.tools import BYTES_PER_TOKEN
+
+if TYPE_CHECKING:
+    from glidepath.apps.gate.dialects import RequestFacts
+    from glidepath.apps.gate.tree import ForeignAgent
+
+
+SLICE = 1024
+"""Output tokens that are reserved before a reply begins; it asks for more as it grows."""
+LEAST_SLICE = 128
+SHARE = 64
+"""A small budget is cut into so many slices: a slice of it must leave something to work with."""
+UNSEEN = 512
+"""Tokens that providers add to a first prompt: their own instructions for tools."""
+PICTURE = 1600
+FIXED_SHARE = 0.9
+"""Schemas are written in more bytes a token than prose: less of a prompt than of its bytes."""
+CACHED_FOR = 240.0
+"""Seconds in which what was sent is still in the provider's cache: a minute less than vendors promise."""
+
+
+class Estimate(Value, frozen=True):
+    """Tokens of a prompt at most, and how many of them will come from the provider's cache."""
+
+    tokens: int
+    cached: int = 0
+    cached_in_landing: int = 0
+    """How many of them still do when the choice of tools has changed."""
+
+
+def estimate_call(agent: ForeignAgent, facts: RequestFacts, size: int, now: float) -> Estimate:
+    """The prompt of a call. `size` are the bytes of its text: pictures are counted by the piece."""
+    pictures = facts.media * PICTURE + sum(agent.session.count_held_tokens(one) for one in facts.held_by_server)
+    last = agent.last
+    if last is None or last.model != facts.model or size < last.size or facts.messages < last.messages:
+        # The first one, or the client has cut its history: nothing that was counted before is known to be in it.
+        unseen = UNSEEN if facts.has_tools else 0
+        return Estimate(size // BYTES_PER_TOKEN + unseen + pictures + 1)
+    tokens = last.usage.input + (size - last.size) // BYTES_PER_TOKEN + 1 + pictures
+    if now - last.at >= CACHED_FOR:
+        return Estimate(tokens)
+    cached = min(tokens, last.usage.cache_read + last.usage.cache_write)
+    kept = cached
+    if facts.dialect == "anthropic":
+        # Another choice of tools loses what is cached of the messages, and keeps tools and system prompt.
+        kept = min(cached, int(agent.fixed_size * last.usage.input / max(1, last.size) * FIXED_SHARE))
+    return Estimate(tokens, cached, kept)
+
+
+def measure_fixed_part(body: Mapping[str, Any]) -> int:
+    """Bytes of what stays the same from call to call: tools and system prompt."""
+    return len(encode([body.get("tools"), body.get("system")]))
+
+
+def worst_case(estimate: Estimate, output: int, price: Price | None) -> Amount:
+    """What a call may use: a prefix that was just read is paid as read, the rest as dear as input can be."""
+    money = 0
+    if price is not None:
+        price = price.at(estimate.tokens)
+        money = price.worst(estimate.tokens, output)
+        if price.cache_read is not None and price.cache_read < price.worst_input:
+            money -= estimate.cached * (price.worst_input - price.cache_read)
+    return Amount(estimate.tokens + output, money)
+
+
+def slice_size(caps: Iterable[Caps], price: Price | None) -> int:
+    """Tokens of output to reserve at a time, by the smallest budget above a call."""
+    size = SLICE
+    for one in caps:
+        if one.tokens is not None:
+            size = min(size, one.tokens // SHARE)
+        if one.money is not None and price is not None and price.output:
+            size = min(size, one.money // price.output // SHARE)
+    return max(LEAST_SLICE, size)
+
+
+def landing_amount(estimate: Estimate, price: Price | None, size: int, children: int) -> Amount:
+    """What the landing after this call will need: the conversation, its growth, reports of children, an answer.
+
+    `size` is a slice: one for what the model writes now, one for what its tools return, one for the answer. A result
+    that is longer than that loses its middle if it comes to the worst.
+    """
+    grown = estimate.tokens + 2 * size + children * size
+    return worst_case(Estimate(grown, estimate.cached_in_landing), size, price)

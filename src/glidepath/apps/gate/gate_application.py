@@ -1,0 +1,282 @@
+"""The gate as an ASGI application: locks, paths and bodies; what is governed begins behind it.
+
+It can be mounted under any prefix. The segments of a path before `/v1` name the line (`/acme/ann/run-77/v1/...`); the
+first of them may be the key itself, for clients whose own credentials are passed through.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+from urllib.parse import quote, unquote_to_bytes
+
+from glidepath._wire import Record
+from glidepath.apps.gate.bodies import MIB, BadBodyError, ClientGone, Receive, decompress, read_body
+from glidepath.apps.gate.exchanges import PATIENCE, Desk, Exchange, ExchangeWatch, Send
+from glidepath.apps.gate.gate_routes import GateRoute, guess_dialect, read_route
+from glidepath.apps.gate.governing import GateAnswer, GateRequest, Governor
+from glidepath.apps.gate.upstream_client import UpstreamClient, strip_query
+from glidepath.apps.server.locks import Doorkeeper, Visitor
+from glidepath.apps.server.refusals import HttpError
+
+MAX_BODY = 32 * MIB
+BODY_SECONDS = 60.0
+_LEAST_SECRET = 16  # characters of a path segment that may be a key
+_NO_KEY = (
+    "send the key of this gate: as `Authorization: Bearer KEY`, `x-api-key`, `x-goog-api-key`, or as the first segment "
+    "of the base URL's path"
+)
+_NO_PATH = (
+    "this gate has no such path: it serves /v1/messages, /v1/messages/count_tokens, /v1/chat/completions, "
+    "/v1/responses, /v1beta/models/MODEL:generateContent and :streamGenerateContent, and /v1/models"
+)
+
+
+class RequestHead(Record, kw_only=True):
+    """What the head of a request says, read once."""
+
+    locks: dict[str, list[str]]
+    secrets: list[tuple[bytes, str]]
+    """Credentials with the header they came in, `path` or `query`."""
+    length: bytes | None = None
+    encoding: str = ""
+    is_upgrade: bool = False
+    is_anthropic: bool = False
+
+
+class GateApplication:
+    """Serves the gate. `stop` ends everything at once; `drain` waits for calls in flight."""
+
+    def __init__(
+        self,
+        governor: Governor,
+        client: UpstreamClient,
+        doorkeeper: Doorkeeper,
+        *,
+        max_body: int = MAX_BODY,
+        body_seconds: float = BODY_SECONDS,
+        patience: float = PATIENCE,
+    ) -> None:
+        self.governor = governor
+        self._desk = Desk(governor, client, patience)
+        self._client = client
+        self._doorkeeper = doorkeeper
+        self._max_body = max_body
+        self._body_seconds = body_seconds
+        self._watch = ExchangeWatch()
+        self._stopped: str | None = None
+
+    async def __call__(self, scope: dict[str, Any], receive: Receive, send: Send) -> None:
+        """One connection's worth of ASGI."""
+        kind = scope["type"]
+        if kind == "http":
+            await self._serve(scope, receive, send)
+        elif kind == "lifespan":
+            await self._live(receive, send)
+        elif kind == "websocket":
+            await send({"type": "websocket.close", "code": 1008})
+
+    @property
+    def in_flight(self) -> int:
+        """How many calls are on their way."""
+        return len(self._watch.exchanges)
+
+    async def stop(self, reason: str) -> None:
+        """No further call; those in flight end now, each in its dialect."""
+        self._stopped = reason
+        await self.governor.stop(reason)
+        self._watch.check(asyncio.get_running_loop().time())
+        for one in tuple(self._watch.exchanges):  # those that had no head yet, or a governor that forgot them
+            one.interrupt("cut")
+
+    async def drain(self, seconds: float) -> None:
+        """Wait for the calls in flight, but not longer than this; then end them."""
+        await self._watch.wait_idle(seconds)
+        await self.stop("the gate is shutting down")
+        await self._watch.wait_idle(1)
+
+    async def close(self) -> None:
+        """Settle what is being settled and close the connections to the upstreams."""
+        if self._desk.settling:
+            await asyncio.wait(tuple(self._desk.settling), timeout=5)
+        await self._client.close()
+
+    async def _serve(self, scope: dict[str, Any], receive: Receive, send: Send) -> None:
+        raw_path = _own_path(scope)
+        method = scope["method"]
+        head = _read_head(scope)
+        route = read_route(method, raw_path)
+        request = _make_request(scope, route or GateRoute(line=(), dialect=guess_dialect(raw_path)), head)
+        try:
+            await self._let_in(scope, route, head, request)
+            if route is None:
+                raise HttpError(404, "not_found_error", _NO_PATH)
+            if not route.dialect:  # the base URL: clients look whether somebody is there
+                await _reply(send, GateAnswer(status=200, body=b""))
+                return
+            wire_body = await self._read(receive, head, request)
+        except ClientGone:
+            return
+        except (HttpError, BadBodyError) as error:
+            kind = error.code if isinstance(error, HttpError) else error.kind
+            await _reply(send, self._desk.refuse(request, error.status, kind, str(error)), closes=True)
+            return
+        await self._fly(request, wire_body, receive, send)
+
+    async def _fly(self, request: GateRequest, wire_body: bytes, receive: Receive, send: Send) -> None:
+        exchange = Exchange(self._desk, request, wire_body, send)
+        self._watch.add(exchange)
+        watcher = asyncio.ensure_future(_await_leaving(receive, exchange))
+        try:
+            await exchange.fly()
+        finally:
+            self._watch.discard(exchange)
+            watcher.cancel()
+
+    async def _let_in(
+        self, scope: dict[str, Any], route: GateRoute | None, head: RequestHead, request: GateRequest
+    ) -> None:
+        """Check host, origin and key; what was the gate's own key is taken out of the request."""
+        if self._stopped is not None:
+            raise HttpError(403, "stopped", f"this gate takes no more calls: {self._stopped}")
+        if route is not None and not route.dialect:
+            await self._check_key(scope, head, None)
+            return
+        if head.is_upgrade:
+            raise HttpError(426, "upgrade_refused", "this gate speaks HTTP only: send the request without an upgrade")
+        visitor, place = await self._find_visitor(scope, route, head)
+        if place == b"path":
+            request.line = request.line[1:]
+        elif place == b"query":
+            request.query = strip_query(request.query, b"key")
+        else:
+            request.headers = [pair for pair in request.headers if pair[0] != place]
+        visitor.must("start")
+        request.key = visitor
+
+    async def _find_visitor(
+        self, scope: dict[str, Any], route: GateRoute | None, head: RequestHead
+    ) -> tuple[Visitor, bytes]:
+        segment = route.line[0] if route is not None and route.line else ""
+        if len(segment) >= _LEAST_SECRET:
+            head.secrets.insert(0, (b"path", segment))
+        refused = HttpError(401, "authentication_error", _NO_KEY)
+        for place, secret in head.secrets or [(b"", "")]:
+            try:
+                visitor = await self._check_key(scope, head, secret)
+            except HttpError as error:
+                if error.status in (421, 503) or error.code in ("wrong_origin", "key_void"):
+                    raise
+            else:
+                if visitor is not None:
+                    return visitor, place
+        raise refused
+
+    async def _check_key(self, scope: dict[str, Any], head: RequestHead, secret: str | None) -> Visitor | None:
+        """Ask the doorkeeper, who checks host and origin first; without a secret nothing but these."""
+        head.locks["authorization"] = [f"Bearer {secret}"]
+        try:
+            return (await self._doorkeeper.admit(scope["method"], scope["path"], head.locks)).visitor
+        except HttpError as error:
+            if secret is None and error.status == 401:  # noqa: PLR2004
+                return None
+            raise
+
+    async def _read(self, receive: Receive, head: RequestHead, request: GateRequest) -> bytes:
+        """Read the body into the request, decompressed; what came over the wire is returned."""
+        try:
+            async with asyncio.timeout(self._body_seconds):
+                body = await read_body(receive, self._max_body, head.length)
+        except TimeoutError:
+            raise BadBodyError(
+                408, "request_timeout", f"the request's body did not arrive in {self._body_seconds:g} s"
+            ) from None
+        request.body = body
+        if head.encoding not in ("", "identity") and body:
+            request.body = decompress(body, head.encoding, self._max_body)
+            request.is_verbatim = False
+        return body
+
+    async def _live(self, receive: Receive, send: Send) -> None:
+        while True:
+            message = await receive()
+            if message["type"] == "lifespan.startup":
+                await send({"type": "lifespan.startup.complete"})
+            elif message["type"] == "lifespan.shutdown":
+                await self.close()
+                await send({"type": "lifespan.shutdown.complete"})
+                return
+
+
+async def _await_leaving(receive: Callable[[], Awaitable[Any]], exchange: Exchange) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass
+    exchange.interrupt("gone")
+
+
+def _own_path(scope: dict[str, Any]) -> bytes:
+    """The path below the mount, still percent-encoded."""
+    raw: bytes = scope.get("raw_path") or quote(scope["path"]).encode()
+    root = quote(scope.get("root_path", "")).encode()
+    return raw[len(root) :] if root and raw.startswith(root) else raw
+
+
+def _read_head(scope: dict[str, Any]) -> RequestHead:
+    head = RequestHead(locks={}, secrets=[])
+    for name, value in scope["headers"]:
+        if name in (b"host", b"origin", b"sec-fetch-site", b"sec-fetch-mode"):
+            head.locks.setdefault(name.decode(), []).append(value.decode("latin-1"))
+        elif name == b"authorization":
+            scheme, _, secret = value.decode("latin-1").partition(" ")
+            if scheme.lower() == "bearer":
+                head.secrets.append((name, secret.strip()))
+        elif name in (b"x-api-key", b"x-goog-api-key"):
+            head.secrets.append((name, value.decode("latin-1").strip()))
+        elif name == b"content-length":
+            head.length = value
+        elif name == b"content-encoding":
+            head.encoding = f"{head.encoding},{value.decode('latin-1')}" if head.encoding else value.decode("latin-1")
+        elif name == b"upgrade":
+            head.is_upgrade = True
+        elif name == b"anthropic-version":
+            head.is_anthropic = True
+    query = scope.get("query_string", b"")
+    if b"key=" in query:
+        given = [part[4:] for part in query.split(b"&") if part.startswith(b"key=")]
+        head.secrets.extend([(b"query", unquote_to_bytes(one).decode("latin-1")) for one in given])
+    return head
+
+
+def _make_request(scope: dict[str, Any], route: GateRoute, head: RequestHead) -> GateRequest:
+    dialect = route.dialect or "openai-chat"
+    if route.operation == "models" and dialect == "openai-chat":  # three vendors have this path
+        if head.is_anthropic:
+            dialect = "anthropic"
+        elif any(place in (b"x-goog-api-key", b"query") for place, _ in head.secrets):
+            dialect = "gemini"
+    return GateRequest(
+        dialect=dialect,
+        operation=route.operation,
+        line=route.line,
+        method=scope["method"],
+        path=route.path,
+        query=scope.get("query_string", b""),
+        headers=scope["headers"],
+        body=b"",
+        path_model=route.path_model,
+        is_streamed_by_path=route.is_streamed_by_path,
+    )
+
+
+async def _reply(send: Send, answer: GateAnswer, *, closes: bool = False) -> None:
+    """A whole answer. One that was given before the body was read closes the connection."""
+    headers = [
+        (b"content-type", answer.content_type.encode()),
+        (b"content-length", str(len(answer.body)).encode()),
+        *answer.headers,
+    ]
+    if closes:
+        headers.append((b"connection", b"close"))
+    await send({"type": "http.response.start", "status": answer.status, "headers": headers})
+    await send({"type": "http.response.body", "body": answer.body, "more_body": False})

@@ -1,0 +1,302 @@
+"""One call of a foreign agent: what it asks, who makes it, what it may cost, and the budget it is booked on."""
+
+from __future__ import annotations
+
+import asyncio
+from math import inf
+from typing import TYPE_CHECKING, Any
+
+from glidepath._wire import Record, replace
+from glidepath.apps.gate.estimates import (
+    Estimate,
+    estimate_call,
+    landing_amount,
+    measure_fixed_part,
+    slice_size,
+    worst_case,
+)
+from glidepath.apps.gate.gate_words import describe_limit
+from glidepath.apps.gate.tree import ForeignAgent, ForeignSession
+from glidepath.kernel import SLICE, Booking
+from glidepath.kernel.model_call.booking import open_booking
+from glidepath.run import Amount, Price, Refusal, Reservation, Waiting, in_turn
+
+if TYPE_CHECKING:
+    from glidepath.apps.gate.dialects.dialect import Dialect, RequestFacts
+    from glidepath.apps.gate.governing import GateRequest
+    from glidepath.apps.gate.lines import Line
+    from glidepath.apps.gate.upstreams import Upstream
+
+
+LEAST_ANSWER = 128
+"""Output tokens without which a last call says nothing."""
+LEAST_HIDDEN = 4096
+"""Output tokens that are reserved at the least for a reply whose reasoning the stream does not show."""
+LARGEST_REPLY = 128_000
+"""Output tokens of a model whose maximum nobody told us."""
+WAIT = 120.0
+"""Seconds that a call waits for what other calls have reserved."""
+
+
+class GateCall(Record, kw_only=True):
+    """What is known of a call before it goes out."""
+
+    request: GateRequest
+    dialect: Dialect
+    facts: RequestFacts
+    body: dict[str, Any]
+    line: Line
+    agent: ForeignAgent
+    upstream: Upstream
+    price: Price | None
+    path: str
+    query: bytes
+    size: int
+    """Bytes of its text."""
+    estimate: Estimate = Estimate(0)
+    slice: int = 0
+    """Tokens of output that are reserved at a time."""
+
+    @property
+    def session(self) -> ForeignSession:
+        """The run it belongs to."""
+        return self.agent.session
+
+    def now(self) -> float:
+        """By the clock of the gate."""
+        return self.line.clock()
+
+    def estimate_now(self) -> None:
+        """Count the prompt, by what the provider has last counted."""
+        if not self.agent.fixed_size:
+            self.agent.fixed_size = measure_fixed_part(self.body)
+        self.estimate = estimate_call(self.agent, self.facts, self.size, self.now())
+        self.slice = slice_size([node.caps for node in self.agent.meter.above], self.price)
+
+    def first_output(self) -> int:
+        """Output to reserve before it begins: a slice where we see it grow, the worst case where we do not."""
+        most = self.facts.max_output
+        if self.hides_output:
+            return (LARGEST_REPLY if most is None else most) * self.facts.copies
+        return (self.slice if most is None else min(self.slice, most)) * self.facts.copies
+
+    def least_output(self) -> int:
+        """The least output worth a call. What is hidden needs room that nobody sees it take."""
+        if not self.hides_output:
+            return self.first_output()
+        seen = 0 if self.agent.last is None else 4 * self.agent.last.usage.output
+        return min(self.first_output(), max(LEAST_HIDDEN, seen))
+
+    @property
+    def hides_output(self) -> bool:
+        """True when tokens may be billed that the stream does not show. Claude's thinking is in the stream."""
+        facts = self.facts
+        if facts.server_tools or self.line.has_hidden_output(facts.model):
+            return True
+        return facts.hidden == "asked" and facts.dialect != "anthropic"
+
+    def landing_after(self) -> Amount:
+        """What must be left behind this call for the agent to come down."""
+        if not self.facts.has_tools or not self.agent.meter.limited or self.agent.id == "side":
+            return Amount()
+        children = sum(1 for other in self.session.live_agents() if other.parent is self.agent)
+        return landing_amount(self.estimate, self.price, self.slice, children)
+
+    @property
+    def can_draw(self) -> bool:
+        """True when the budget is kept elsewhere and only a part of it is here."""
+        return self.agent.meter.tree.source is not None
+
+    async def draw(self, amount: Amount) -> None:
+        """Draw this much more from there, where it is kept elsewhere."""
+        await self.line.draw(amount)
+
+    def describe_shortage(self) -> str:
+        """Which limit has nothing left."""
+        refusal = self.agent.meter.find_lack_unlocked(
+            Amount(SLICE, 0 if self.price is None else SLICE * self.price.output)
+        )
+        return describe_limit(self.session, "tokens" if refusal is None else refusal.resource)
+
+    def reply_headers(self, landing: str | None) -> tuple[tuple[bytes, bytes], ...]:
+        """Headers of ours for its reply."""
+        run = self.session.id.encode("ascii", "replace")
+        headers = ((b"x-glidepath-run", run),)
+        if landing is None:
+            return headers
+        return (*headers, (b"x-glidepath-landed", landing.encode("ascii", "replace")))
+
+
+async def book_call(call: GateCall) -> Booking | Refusal:
+    """Reserve a call and keep a way down behind it; wait for what comes back. A refusal is for good.
+
+    A worst case that the budget could never pay is made smaller before the call is given up: hidden output is then
+    reserved as far as the budget goes, and what exceeds that is a bill that nobody could foresee.
+    """
+    meter, landing = call.agent.meter, call.landing_after()
+    output, least = call.first_output(), call.least_output()
+    refusal = _lacks_turns(call)
+    if refusal is not None:
+        return refusal
+
+    async def attempt(waiting: Waiting | None) -> Reservation | Refusal | None:
+        nonlocal output
+        while True:
+            worst = worst_case(call.estimate, output, call.price)
+            got = await _reserve(call, landing, worst, waiting)
+            if isinstance(got, Refusal) and (got.resource == "queue" or got.room >= got.asked > 0):
+                return None
+            if isinstance(got, Reservation) or got.resource == "turns" or output <= least:
+                return got
+            output = max(least, min(output - 1, _output_that_fits(call, landing)))
+
+    claim = None if call.agent.started else lambda: landing + worst_case(call.estimate, output, call.price)
+    around = tuple(node for node in meter.above if node.depth >= 0)
+    try:
+        got: Reservation | Refusal = await in_turn(meter, attempt, _Patience(call).pause, claim=claim, around=around)
+    except TimeoutError:
+        return Refusal(resource="time" if call.now() >= call.session.deadline else "queue", limit=0, used=0)
+    if isinstance(got, Refusal):
+        return got
+    return open_booking(got, call.estimate.tokens, output, None, call.price, call.estimate.tokens)
+
+
+async def _reserve(call: GateCall, landing: Amount, worst: Amount, waiting: Waiting | None) -> Reservation | Refusal:
+    meter = call.agent.meter
+    kept = meter.landing_kept()
+    more = Amount(max(0, landing.tokens - kept.tokens), max(0, landing.money - kept.money))
+    if waiting is not None or not meter.tree.queue:  # anyone who must queue anyway leaves the store alone
+        await call.draw(worst + more)
+    if call.agent.started:
+        return _continue(call, more, worst, waiting)
+    return _start(call, landing, worst, waiting)
+
+
+def _output_that_fits(call: GateCall, landing: Amount) -> int:
+    """Output tokens that the budget could pay behind this prompt and its landing, once nothing else is in flight."""
+    meter, kept = call.agent.meter, call.agent.meter.landing_kept()
+    tokens, money = meter.room_for(None, now=False, ahead=True)
+    prompt = worst_case(call.estimate, 0, call.price)
+    fits = 1 << 40 if tokens is None else tokens - prompt.tokens - max(0, landing.tokens - kept.tokens)
+    if money is not None and call.price is not None and call.price.output:
+        left = money - prompt.money - max(0, landing.money - kept.money)
+        fits = min(fits, left // call.price.output)
+    return fits
+
+
+def _start(call: GateCall, landing: Amount, first: Amount, waiting: Waiting | None) -> Reservation | Refusal:
+    """The first call of an agent, or its first since it was down: with its landing, or not at all."""
+    meter = call.agent.meter
+    got = meter.reserve_start(landing, first, queued=waiting is not None)
+    if isinstance(got, Refusal):
+        return got
+    call.agent.started = True
+    traded = meter.reserve(first.tokens, first.money, turns=1, trading=got, queued=waiting is not None)
+    if isinstance(traded, Refusal):
+        got.cancel()
+    return traded
+
+
+def _continue(call: GateCall, more: Amount, worst: Amount, waiting: Waiting | None) -> Reservation | Refusal:
+    """A further call of an agent: its way down has become longer by `more`."""
+    whole = worst + more
+    got = call.agent.meter.reserve(whole.tokens, whole.money, turns=1, queued=waiting is not None)
+    if isinstance(got, Reservation) and (more.tokens or more.money):
+        got.keep_for_landing(more)
+    return got
+
+
+def _lacks_turns(call: GateCall) -> Refusal | None:
+    """A limit on calls keeps one for the landing of every live agent."""
+    left = call.agent.meter.room_turns()
+    if left is None:
+        return None
+    live = len(call.session.live_agents()) + (not call.agent.started)
+    needed = 1 + (live if call.facts.has_tools and call.agent.id != "side" else 0)
+    limit = call.session.limits.calls or 0
+    return None if left >= needed else Refusal(resource="turns", limit=limit, used=limit - left)
+
+
+class _Patience:
+    """How long a call waits in the queue: until its session's time is up, and never longer than `WAIT`."""
+
+    def __init__(self, call: GateCall) -> None:
+        self.until = min(call.session.deadline, call.now() + WAIT)
+        self.now = call.now
+
+    async def pause(self, waiting: Waiting) -> None:
+        left = self.until - self.now()
+        await asyncio.wait_for(asyncio.shield(waiting.turn), None if left == inf else max(0.0, left))
+
+
+async def book_landing(call: GateCall) -> Booking | None:
+    """Reserve the last call of an agent, from what was kept for it and what else is free; None: it cannot be paid."""
+    agent, meter = call.agent, call.agent.meter
+    left = meter.room_turns()
+    if left is not None and left < 1:
+        return None
+    estimate = Estimate(call.estimate.tokens, call.estimate.cached_in_landing)
+    least = worst_case(estimate, LEAST_ANSWER, call.price)
+    if agent.started:
+        held = meter.open_landing(meter.landing_kept(), admitted=True)
+        _count_turn(call)
+    else:
+        await call.draw(least)
+        got = meter.reserve(least.tokens, least.money, turns=1, queued=True)
+        if isinstance(got, Refusal):
+            return None
+        held = got
+    if not await _extend(
+        call, held, worst_case(estimate, max(call.slice, LEAST_ANSWER), call.price)
+    ) and not await _extend(call, held, least):
+        held.cancel()
+        meter.return_turn()
+        return None
+    output = _output_paid(held, estimate, call.price)
+    return open_booking(held, estimate.tokens, output, None, call.price, estimate.tokens)
+
+
+def _count_turn(call: GateCall) -> None:
+    with call.agent.meter.tree.lock:
+        for node in call.agent.meter.lineage:
+            node.turns += 1
+
+
+async def _extend(call: GateCall, held: Reservation, need: Amount) -> bool:
+    """Have a reservation of this much at least; waits for calls in flight where they will give it back."""
+    more = Amount(max(0, need.tokens - held.tokens), max(0, need.money - held.money))
+    if held.extend(more.tokens, more.money):
+        return True
+    meter = call.agent.meter
+
+    async def attempt(_: object) -> bool | None:
+        await call.draw(more)
+        if held.extend(more.tokens, more.money):
+            return True
+        refusal = meter.find_lack_unlocked(more)
+        if refusal is None:
+            return False
+        own = held.money if refusal.resource == "money" else held.tokens  # in flight, too, and never comes back first
+        return None if refusal.room - own >= refusal.asked else False
+
+    try:
+        return await in_turn(meter, attempt, _Patience(call).pause)
+    except TimeoutError:
+        return False
+
+
+def _output_paid(held: Reservation, estimate: Estimate, price: Price | None) -> int:
+    """The output that a reservation pays for, behind its prompt."""
+    output = held.tokens - estimate.tokens
+    prompt = worst_case(estimate, 0, price)
+    if price is not None and price.output and held.meter.limited:
+        paid = (held.money - prompt.money) // price.output
+        output = min(output, paid) if any(node.caps.money is not None for node in held.meter.lineage) else output
+    return max(1, output)
+
+
+def shorten_estimate(call: GateCall, size: int) -> None:
+    """The request has been shortened to this many bytes."""
+    gone = max(0, call.size - size)
+    call.size = size
+    call.estimate = replace(call.estimate, tokens=max(1, call.estimate.tokens - gone // 4), cached=0)

@@ -1,0 +1,142 @@
+"""A gate that runs for long: keys, wallets and limits as its configuration says, drained when it is told to end."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import uvicorn
+
+from glidepath.apps.gate.gate_application import GateApplication
+from glidepath.apps.gate.gate_prices import PriceList
+from glidepath.apps.gate.gate_toml import GateConfig
+from glidepath.apps.gate.governor import GateGovernor, choose_upstreams
+from glidepath.apps.gate.lines import LineBook
+from glidepath.apps.gate.listening import freeze_heap, listen_config
+from glidepath.apps.gate.local_gate import make_doorkeeper
+from glidepath.apps.gate.session_keeper import SessionKeeper
+from glidepath.apps.gate.tree import GateLimits
+from glidepath.apps.gate.upstream_client import UpstreamClient
+from glidepath.apps.server.locks import AccessKey, KeyRing, MemoryKeys
+
+if TYPE_CHECKING:
+    from glidepath.apps.gate.deck_flights import DeckFlights
+    from glidepath.apps.server.hub import Hub
+
+
+class ManyKeys:
+    """The keys of a file before those of a store; what is added or revoked is the store's."""
+
+    def __init__(self, first: Sequence[AccessKey], then: KeyRing) -> None:
+        self._first = MemoryKeys(first)
+        self._then = then
+
+    async def find(self, digest: str) -> AccessKey | None:
+        """The key with this digest."""
+        return await self._first.find(digest) or await self._then.find(digest)
+
+    async def keys(self) -> Sequence[AccessKey]:
+        """Every key."""
+        return [*await self._first.keys(), *await self._then.keys()]
+
+    async def add(self, key: AccessKey) -> None:
+        """Keep a new key."""
+        await self._then.add(key)
+
+    async def revoke(self, name: str) -> AccessKey:
+        """Never let it in again."""
+        return await self._then.revoke(name)
+
+
+class ServedGate:
+    """The parts of a long-lived gate, made of its configuration. A store that it owns is closed with it."""
+
+    def __init__(
+        self,
+        config: GateConfig,
+        *,
+        environ: Mapping[str, str],
+        tokens: Mapping[str, str],
+        store: Any = None,
+        owns_store: bool = True,
+        keys: KeyRing | None = None,
+        hosts: Sequence[str] = (),
+    ) -> None:
+        self.config = config
+        self.witness = SessionKeeper(store)
+        """Keeps the runs, as sessions in the store where there is one."""
+        self.book = LineBook(
+            GateLimits() if config.observe else GateLimits.of(config.limits),
+            store=store,
+            tenants=config.tenants,
+            users=config.users,
+            models=config.models,
+        )
+        self._store = store if owns_store else None
+        self.governor = GateGovernor(
+            line_of=self.book.find,
+            upstreams=choose_upstreams(config.upstreams),
+            prices=PriceList(config.prices),
+            observe=config.observe,
+            witness=self.witness,
+        )
+        ring: KeyRing = ManyKeys(config.keys, keys or MemoryKeys())
+        self.application = GateApplication(
+            self.governor,
+            UpstreamClient(config.upstreams, environ),
+            make_doorkeeper(tokens, keys=ring, hosts=[*config.allowed_hosts, *hosts]),
+            max_body=config.max_body,
+            body_seconds=config.body_timeout,
+        )
+
+    def join(self, hub: Hub) -> DeckFlights:
+        """Show the runs of this gate in the hub of a server."""
+        from glidepath.apps.gate.deck_flights import DeckFlights  # a gate that stands alone does without it
+
+        return DeckFlights(hub, self.witness)
+
+    async def drain(self) -> None:
+        """Let calls in flight finish, then end the rest in their dialects."""
+        await self.application.drain(self.config.drain)
+
+    async def close(self) -> None:
+        """End what is in flight, write how runs ended, give back what was drawn from wallets, close connections."""
+        if self.application.in_flight:
+            await self.drain()
+        await self.application.close()
+        await self.witness.close()
+        await self.book.close()
+        if self._store is not None:
+            await self._store.close()
+
+    def listen(
+        self,
+        bound: socket.socket,
+        *,
+        tls_cert: str | None = None,
+        tls_key: str | None = None,
+        ended: Callable[[], None] | None = None,
+    ) -> None:
+        """Serve on a bound socket until the process is asked to end; calls in flight get the time to finish."""
+        server = DrainingListener(listen_config(self.application, ssl_certfile=tls_cert, ssl_keyfile=tls_key))
+        server.gate, server.ended = self, ended
+        freeze_heap()
+        server.run(sockets=[bound])
+
+
+class DrainingListener(uvicorn.Server):
+    """Stops listening, lets calls finish, then ends the rest in their dialects."""
+
+    gate: ServedGate
+    ended: Callable[[], None] | None = None
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Drain, settle, and stop."""
+        for one in self.servers:
+            one.close()
+        await self.gate.drain()
+        await super().shutdown(sockets)
+        await self.gate.close()
+        if self.ended is not None:  # here, because the signal that stops a server ends the process after this
+            self.ended()

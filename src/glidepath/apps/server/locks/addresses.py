@@ -1,0 +1,66 @@
+"""Where a server may listen, under which names, and which pages of other origins may call it."""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from collections.abc import Sequence
+
+from glidepath.values import ConfigurationError
+
+__all__ = ["check_bind", "check_origins", "host_of", "is_loopback", "parse_hosts"]
+
+_ORIGIN = re.compile(r"https?://(?:[a-z0-9.-]+|\[[0-9a-f:.]+\])(?::\d{1,5})?\Z")
+
+
+def is_loopback(host: str) -> bool:
+    """True for an address that only this machine can reach."""
+    if host.lower() in ("localhost", "ip6-localhost"):
+        return True
+    try:
+        return ipaddress.ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return False
+
+
+def check_bind(host: str, *, token: bool, tls: bool, behind_proxy: bool) -> None:
+    """Raise `ConfigurationError` for an address that other machines reach without a secret or in the clear."""
+    if is_loopback(host):
+        return
+    if not token:
+        raise ConfigurationError(
+            f"--host {host} can be reached from other machines, so a token is needed: set GLIDEPATH_SERVE_TOKEN, "
+            "or pass --token-file FILE"
+        )
+    if not tls and not behind_proxy:
+        raise ConfigurationError(
+            f"--host {host} can be reached from other machines, and tokens would be sent in the clear: pass --tls-cert "
+            "and --tls-key, or --behind-proxy if a proxy in front of it speaks TLS"
+        )
+
+
+def parse_hosts(extra: Sequence[str] | str = ()) -> frozenset[str]:
+    """The host names that a request may name, in lower case, without a port."""
+    if isinstance(extra, str):
+        extra = (extra,)
+    return frozenset({"localhost", "127.0.0.1", "[::1]", *[host_of(str(one)) for one in extra]})
+
+
+def host_of(value: str) -> str:
+    """The host of a Host header, without its port."""
+    value = value.strip().lower().rstrip(".")
+    if value.startswith("["):
+        return value.partition("]")[0] + "]"
+    return value.rpartition(":")[0] if value.count(":") == 1 else value
+
+
+def check_origins(origins: Sequence[str] | str = ()) -> frozenset[str]:
+    """These origins, exactly as browsers write them; raises `ConfigurationError` for a pattern or an address."""
+    given = (origins,) if isinstance(origins, str) else tuple(origins)
+    for one in given:
+        if not isinstance(one, str) or not _ORIGIN.match(one):
+            raise ConfigurationError(
+                f"allow-origin {one!r:.80} is not an origin: write scheme, host and port as the browser sends them, "
+                "such as http://localhost:5173 or https://app.example.com, without a path; there are no patterns"
+            )
+    return frozenset(given)

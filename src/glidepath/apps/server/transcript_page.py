@@ -1,0 +1,51 @@
+"""A transcript for people: messages by page, each with its place and its turn."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from glidepath.apps.server.shapes import ShownMessage
+from glidepath.values import AssistantMessage, ReasoningBlock, StopReason, ThinkingBlock, ToolResultMessage, UserMessage
+
+
+def page_of_messages(messages: list[Any], after: int, limit: int) -> list[ShownMessage]:
+    """A page of messages, each with its place and turn."""
+    end = min(len(messages), after + limit)
+    turn = sum(type(message) is AssistantMessage for message in messages[:after])
+    shown = []
+    for index in range(max(0, after), end):
+        message = messages[index]
+        turn += type(message) is AssistantMessage
+        shown.append(_describe_message(message, index, turn))
+    return shown
+
+
+def _describe_message(message: Any, index: int, turn: int) -> ShownMessage:
+    text = str(getattr(message, "text", "") or "")
+    if type(message) is AssistantMessage:
+        calls = tuple({"id": call.id, "name": call.name, "arguments": call.arguments} for call in message.tool_calls)
+        thoughts = "".join([one.text for one in message.blocks if isinstance(one, ThinkingBlock | ReasoningBlock)])
+        mark = "cut" if message.stop_reason is StopReason.MAX_TOKENS else None
+        return ShownMessage(
+            index=index,
+            turn=turn,
+            role="assistant",
+            text=text,
+            mark=mark,
+            reasoning=thoughts or None,
+            tool_calls=calls or None,
+        )
+    if type(message) is ToolResultMessage:
+        return ShownMessage(
+            index=index,
+            turn=turn,
+            role="tool",
+            text=text,
+            call_id=message.call_id,
+            name=getattr(message, "name", None) or getattr(message, "tool_name", None),
+            is_error=message.is_error,
+            origin=getattr(message, "origin", None),
+        )
+    if type(message) is UserMessage and message.internal:
+        return ShownMessage(index=index, turn=turn, role="user", text=text, mark="notice", origin=message.reason)
+    return ShownMessage(index=index, turn=turn, role=str(getattr(message, "role", "custom")), text=text)

@@ -1,0 +1,17 @@
+"""OpenTelemetry: spans and metrics of runs and teams, made from their events.
+
+`OpenTelemetry()` is a plugin. It needs the extra `otel`, which is `opentelemetry-api` alone. The application's provider
+decides where the data goes. Without a provider the plugin asks for no events, and a run costs what it costs without it.
+"""
+
+from glidepath.values import install_line
+
+try:
+    import opentelemetry.trace  # noqa: F401 - only looked for
+except ImportError as error:
+    raise ImportError(f"glidepath.otel needs opentelemetry-api: {install_line('otel')}", name=error.name) from None
+
+from glidepath.apps.telemetry.fleet_gauges import watch_fleet
+from glidepath.apps.telemetry.telemetry_plugin import OpenTelemetry
+
+__all__ = ["OpenTelemetry", "watch_fleet"]

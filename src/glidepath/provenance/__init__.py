@@ -1,7 +1,0 @@
-"""Provenance: untrusted content cannot drive consequential tools unseen."""
-
-from __future__ import annotations
-
-from glidepath.provenance.provenance_plugin import Provenance
-
-__all__ = ["Provenance"]
