@@ -62,7 +62,7 @@ async def _loop_chat(client, *, task="Do the work.", most=60, model="gpt-4o-mini
     tools = [{"type": "function", "function": {"name": TOOL, "description": "Look it up.", "parameters": SCHEMA}}]
     messages, flight = [{"role": "user", "content": task}], Flight()
     for _ in range(most):
-        reply = await client.chat.complete.create(model=model, messages=messages, tools=tools, **options)
+        reply = await client.chat.completions.create(model=model, messages=messages, tools=tools, **options)
         said = reply.choices[0].message
         flight.calls += 1
         flight.text = said.content or ""

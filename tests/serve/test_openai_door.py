@@ -136,7 +136,7 @@ def test_chat_completions_take_the_whole_conversation_each_time():
             {"role": "assistant", "content": "un"},
             {"role": "user", "content": [{"type": "text", "text": "two"}]},
         ]
-        answer = await client.chat.complete.create(model="helper", messages=messages)
+        answer = await client.chat.completions.create(model="helper", messages=messages)
         choice = answer.choices[0]
         assert choice.message.content.endswith("|one|un|two")
         assert "Be brief.\n\nSpeak French." in choice.message.content
@@ -148,7 +148,7 @@ def test_chat_completions_stream():
     @talk(agent(call("search", query="a").with_text("Looking."), say("Done.")))
     async def _(client, _http):
         options = {"include_usage": True}
-        stream = await client.chat.complete.create(
+        stream = await client.chat.completions.create(
             model="helper", messages=[{"role": "user", "content": "hi"}], stream=True, stream_options=options
         )
         chunks = [chunk async for chunk in stream]
@@ -172,7 +172,7 @@ def test_a_failed_run_is_an_error_of_chat_completions_and_is_not_flown_again():
         async with serving(failing()) as http:
             client = client_of(http).with_options(max_retries=2)
             with pytest.raises(openai.InternalServerError, match=r"the run failed: .*no such key") as caught:
-                await client.chat.complete.create(model="helper", messages=[{"role": "user", "content": "hi"}])
+                await client.chat.completions.create(model="helper", messages=[{"role": "user", "content": "hi"}])
             assert (caught.value.status_code, caught.value.code, caught.value.type) == (
                 500,
                 "run_failed",
@@ -190,7 +190,7 @@ def test_a_stream_of_chat_completions_ends_with_the_error_of_its_run():
     @talk(failing())
     async def _(client, _http):
         ask = [{"role": "user", "content": "hi"}]
-        stream = await client.chat.complete.create(model="helper", messages=ask, stream=True)
+        stream = await client.chat.completions.create(model="helper", messages=ask, stream=True)
         chunks = []
         with pytest.raises(openai.APIError, match=r"the run failed: .*no such key") as caught:
             await read_into(chunks, stream)
@@ -204,7 +204,7 @@ def test_a_stream_that_the_server_cuts_off_says_so():
         doors = Doors()
         async with serving(agent(call("wait"), say("ok"), tools=doors.tools())) as http:
             client, ask = client_of(http), [{"role": "user", "content": "hi"}]
-            stream = asyncio.ensure_future(client.chat.complete.create(model="helper", messages=ask, stream=True))
+            stream = asyncio.ensure_future(client.chat.completions.create(model="helper", messages=ask, stream=True))
             await doors.entered.wait()
             (flight,) = http.hub.flights.values()
             flight.task.cancel()  # as when the process is taken down
