@@ -28,6 +28,13 @@ PRIVATE = (
 ACTIONS = ("land", "stop", "steer", "decide", "resume", "fork", "limits", "settle")
 
 
+def test_the_keywords_of_app_are_the_fields_of_its_options():
+    from glidepath.apps.server import ServeKeywords
+    from glidepath.apps.server.application import ServeOptions
+
+    assert set(ServeKeywords.__annotations__) == set(ServeOptions.__struct_fields__)
+
+
 def asked(method, path, **options):
     """One request to a server; the answer."""
 

@@ -42,8 +42,8 @@ def test_counts_of_turns_calls_tokens_and_runs_use_the_helper():
         for hit in plain.finditer(path.read_text(encoding="utf-8"))
     }
     assert found == {
-        "apps/cli/commands/fleet_command.py: {_most(account.max_runs)} runs",
-        "apps/cli/commands/fleet_command.py: {_most(account.max_tokens)} tokens",
+        "apps/cli/commands/fleet_command.py: {_format_limit(account.max_runs)} runs",
+        "apps/cli/commands/fleet_command.py: {_format_limit(account.max_tokens)} tokens",
         "apps/cli/commands/wallets_command.py: {tokens} tokens",
         "apps/cli/demo_scenarios.py: {result.usage.total:>4} tokens",
         "apps/cli/session_names.py: {len(found)} sessions",

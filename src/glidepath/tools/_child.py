@@ -125,7 +125,7 @@ def _place(error: BaseException) -> str:
 
 def _error_kind_of(error: BaseException) -> str:
     """Which of our own errors it is, by name: glidepath need not be importable here."""
-    ours = {base.__name__ for base in type(error).__mro__ if base.__module__ == "glidepath.errors"}
+    ours = {base.__name__ for base in type(error).__mro__ if base.__module__ == "glidepath.values.errors"}
     return "fatal" if "FatalToolError" in ours else "tool" if "ToolError" in ours else "other"
 
 

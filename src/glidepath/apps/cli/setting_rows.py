@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from glidepath.values import Setting
+from glidepath.values.setting import Setting
 
 ROWS = (
     Setting(

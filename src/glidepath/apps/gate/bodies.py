@@ -11,6 +11,9 @@ from glidepath.values import GlidepathError
 
 Receive = Callable[[], Awaitable[Any]]
 MIB = 1 << 20
+MAX_BODY = 32 * MIB
+BODY_SECONDS = 60.0  # in which a body must have arrived
+PATIENCE = 5.0  # seconds without a header, then 200 and signs of life
 _STEP = 256 * 1024  # bytes that are decompressed before the bound is looked at
 _ZSTD = ("compression.zstd", "backports.zstd", "zstandard")
 

@@ -13,6 +13,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from glidepath._wire import encode
+from glidepath.apps.gate.bodies import PATIENCE
 from glidepath.apps.gate.governing import GateAnswer, GatePassage, GateRequest, Governor, Headers
 from glidepath.apps.gate.late_answers import frame_late
 from glidepath.apps.gate.upstream_client import UpstreamClient, UpstreamError, UpstreamReply
@@ -20,7 +21,6 @@ from glidepath.apps.gate.upstream_client import UpstreamClient, UpstreamError, U
 Send = Callable[[dict[str, Any]], Awaitable[None]]
 _log = logging.getLogger("glidepath.gate")
 
-PATIENCE = 5.0  # seconds without a header, then 200 and signs of life
 CLIENT_STALL = 300.0  # seconds in which a client reads nothing
 LARGEST_ERROR = 4 << 20  # bytes of an upstream's error that are passed on
 LARGEST_REPLY = 256 << 20  # bytes that are kept for a client that does not stream

@@ -12,16 +12,23 @@ from typing import Any
 from urllib.parse import quote, unquote_to_bytes
 
 from glidepath._wire import Record
-from glidepath.apps.gate.bodies import MIB, BadBodyError, ClientGone, Receive, decompress, read_body
-from glidepath.apps.gate.exchanges import PATIENCE, Desk, Exchange, ExchangeWatch, Send
+from glidepath.apps.gate.bodies import (
+    BODY_SECONDS,
+    MAX_BODY,
+    PATIENCE,
+    BadBodyError,
+    ClientGone,
+    Receive,
+    decompress,
+    read_body,
+)
+from glidepath.apps.gate.exchanges import Desk, Exchange, ExchangeWatch, Send
 from glidepath.apps.gate.gate_routes import GateRoute, guess_dialect, read_route
 from glidepath.apps.gate.governing import GateAnswer, GateRequest, Governor
 from glidepath.apps.gate.upstream_client import UpstreamClient, strip_query
 from glidepath.apps.server.locks import Doorkeeper, Visitor
 from glidepath.apps.server.refusals import HttpError
 
-MAX_BODY = 32 * MIB
-BODY_SECONDS = 60.0
 _LEAST_SECRET = 16  # characters of a path segment that may be a key
 _NO_KEY = (
     "send the key of this gate: as `Authorization: Bearer KEY`, `x-api-key`, `x-goog-api-key`, or as the first segment "

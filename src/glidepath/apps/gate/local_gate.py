@@ -10,6 +10,7 @@ import socket
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Self
 
+from glidepath.apps.gate.bodies import BODY_SECONDS, MAX_BODY, PATIENCE
 from glidepath.apps.gate.upstreams import Upstream, read_upstreams
 from glidepath.apps.server.locks import Doorkeeper, KeyRing, Visitor, parse_hosts
 from glidepath.values import ConfigurationError, require_extra
@@ -30,7 +31,8 @@ class Gate:
     `upstream` is a URL, a mapping of dialects to URLs, or `Upstream`s. `url` is what agents take as base URL, without
     `/v1`; `key` is their API key there. `report` tells what was used. `program` names the agent, such as
     `mini-swe-agent`, which ends only by its own command. With a `store` every run is a session in it. `governor`
-    replaces the rules that are made of `limits`, and has its own store.
+    replaces the rules that are made of `limits`, and has its own store. A body has at most `max_body` bytes and
+    `body_seconds` to arrive; a call that waits for budget longer than `patience` seconds gets signs of life.
     """
 
     def __init__(
@@ -46,7 +48,9 @@ class Gate:
         program: str = "",
         environ: Mapping[str, str] | None = None,
         store: SessionStore | None = None,
-        **options: Any,
+        max_body: int = MAX_BODY,
+        body_seconds: float = BODY_SECONDS,
+        patience: float = PATIENCE,
     ) -> None:
         for package in ("aiohttp", "uvicorn"):
             require_extra(package, f"the gate needs {package}", "gate")
@@ -61,7 +65,7 @@ class Gate:
         self.governor = governor or self._make_governor(store)
         self.key = key or _MARK + secrets.token_urlsafe(32)
         """The key that opens this gate."""
-        self._options = options
+        self._options: dict[str, Any] = {"max_body": max_body, "body_seconds": body_seconds, "patience": patience}
         self.socket = _bind(port)
         """Bound and listening: connections made before the gate has started wait."""
         self.application: GateApplication | None = None

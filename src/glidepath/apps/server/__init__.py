@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 from glidepath.values import ConfigurationError, install_line
 
@@ -11,10 +11,29 @@ if TYPE_CHECKING:
     from starlette.applications import Starlette
 
     from glidepath.agent import Agent
+    from glidepath.apps.server.gate_door import MountedGate
     from glidepath.apps.server.locks import KeyRing
     from glidepath.spi import SessionStore
 
-__all__ = ["app"]
+__all__ = ["ServeKeywords", "app"]
+
+
+class ServeKeywords(TypedDict, total=False):
+    """What `app` takes beside agents, store and keys: the fields of `ServeOptions`, without the server's imports."""
+
+    max_runs: int
+    on_disconnect: str
+    disconnect_grace: float
+    allowed_hosts: Sequence[str]
+    allow_origins: Sequence[str]
+    prefix: str
+    max_body: int
+    body_seconds: float
+    resume_lost: bool
+    keep_events: float
+    metrics: bool
+    demo: bool
+    mcp_name: str
 
 
 def app(
@@ -23,15 +42,16 @@ def app(
     store: SessionStore | None = None,
     token: str | Mapping[str, str] | None = None,
     keys: KeyRing | None = None,
-    **options: Any,
+    gate: MountedGate | Callable[[str], MountedGate] | None = None,
+    **options: Unpack[ServeKeywords],
 ) -> Starlette:
     """An ASGI application that serves these agents; mount it in your own, or pass it to uvicorn.
 
     `token` is one secret that may do everything, or a mapping of secrets to roles: `"view"`, `"run"`, `"approve"` or
     `"control"`, with a name that is journaled with every action and a tenant if you like (`"run:webchat@acme"`).
     Without one, a random token is made: `application.state.token`. `keys` are the named keys, by default those that
-    `glidepath keys` keeps beside the store. The options are the fields of
-    `glidepath.apps.server.application.ServeOptions`.
+    `glidepath keys` keeps beside the store. A `gate` is served below `/gate/`. The options are those of
+    `ServeKeywords`; `ServeOptions` says what they mean.
     """
     try:
         import starlette
@@ -40,4 +60,4 @@ def app(
     assert starlette  # noqa: S101 - only looked for
     from glidepath.apps.server.application import make_application
 
-    return make_application(agents, store=store, token=token, keys=keys, **options)
+    return make_application(agents, store=store, token=token, keys=keys, gate=gate, **options)

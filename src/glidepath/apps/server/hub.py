@@ -14,10 +14,11 @@ from collections import OrderedDict
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any, ClassVar
 
-from glidepath._wire import Record, replace
+from glidepath._wire import Record
 from glidepath.agent import Agent, Budget, Limits
 from glidepath.apps.server.event_log import EventLog, LogHead
 from glidepath.apps.server.kill_switchboard import Switchboard
+from glidepath.apps.server.limit_changes import change_limits, check_lowered
 from glidepath.apps.server.locks import OPERATOR, Allowance, KeyRing, MemoryKeys, Visitor
 from glidepath.apps.server.owners import Owners, check_tags, key_name_in
 from glidepath.apps.server.prometheus import PrometheusMeters, metrics_plugin
@@ -36,7 +37,6 @@ from glidepath.values import (
     StoreError,
     describe_error,
     pluralize,
-    settings_of,
 )
 
 __all__ = ["ChildEvents", "Hub", "HubFlight"]
@@ -566,31 +566,6 @@ def _check_value(check: Callable[[Any], Any], value: Any) -> Any:
         return check(value)
     except ConfigurationError as error:
         raise HttpError(400, "refused", str(error)) from None
-
-
-def change_limits(limits: Limits, changes: Mapping[str, Any]) -> Limits:
-    """These limits with some of them changed; raises `HttpError` naming the one that is wrong."""
-    for name in changes:
-        if name not in Limits.__struct_fields__:
-            raise HttpError(400, "bad_limit", str(Limits.no_such_setting(name)))
-    try:
-        fixed = {
-            name: str(value) if name == "max_cost" and isinstance(value, float) else value
-            for name, value in changes.items()
-        }
-        return replace(limits, **fixed)
-    except (ConfigurationError, TypeError, ValueError) as error:
-        raise HttpError(400, "bad_limit", str(error)) from None
-
-
-def check_lowered(now: Limits, then: Limits) -> None:
-    """Raise `HttpError` unless every limit allows as much as it does now, or less."""
-    for name, setting in settings_of(Limits).items():
-        most, asked = getattr(now, name), getattr(then, name)
-        if asked != most and not setting.is_narrower(asked, most):
-            raise HttpError(
-                403, "limit_raised", f"{name} is {most} for this agent: this key cannot change it to {asked}"
-            )
 
 
 def model_names(agent: Agent[Any]) -> tuple[str, ...]:

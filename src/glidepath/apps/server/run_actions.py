@@ -14,7 +14,8 @@ from weakref import WeakValueDictionary
 
 from glidepath.agent.resuming import check_decisions
 from glidepath.apps.server.gate_door import ForeignFlights, refuse_foreign_action
-from glidepath.apps.server.hub import Hub, HubFlight, change_limits, refusal_of
+from glidepath.apps.server.hub import Hub, HubFlight, refusal_of
+from glidepath.apps.server.limit_changes import change_limits
 from glidepath.apps.server.locks import Visitor
 from glidepath.apps.server.refusals import HttpError
 from glidepath.apps.server.run_feed import RunFeed

@@ -325,11 +325,12 @@ async def pump(run: Run, model: Model, request: ModelRequest, attempt: Attempt, 
     check_at = min(booking.size // WIDEST, BREATH)
     try:
         async for delta in stream:
-            if delta.__class__ is not text_delta:
+            kind = delta.__class__
+            if kind is not text_delta:
                 # Text needs no such look: what comes after the run has let go is kept here and read by nobody.
                 if attempt.dead:
                     break
-                if delta.__class__ is StreamEnd:
+                if kind is StreamEnd:
                     # The reply is complete. A generator that does not end by itself may not hold the run up: `pause`.
                     attempt.end = delta
                     try:  # noqa: SIM105 - `suppress` would be three calls more in every turn
@@ -337,11 +338,7 @@ async def pump(run: Run, model: Model, request: ModelRequest, attempt: Attempt, 
                     except Exception:  # noqa: S110 - the reply is complete: what goes wrong now cannot take it back
                         pass
                     break
-                size += (
-                    _take_call_fragment(attempt, delta)
-                    if delta.__class__ is ToolCallDelta
-                    else _take_other_delta(run, attempt, delta)
-                )
+                size += _add_fragment(attempt, delta) if kind is ToolCallDelta else _add_other(run, attempt, delta)
             else:
                 text = delta.text
                 size += len(text) or 4  # LEAST
@@ -357,10 +354,8 @@ async def pump(run: Run, model: Model, request: ModelRequest, attempt: Attempt, 
             _count_bytes(delta.text)  # raises when it is not text: the model did not raise, we did
         raise
     voice = run.voice
-    if voice.chunks and not attempt.dead:  # as `_emit_new_text` does it
-        told = attempt.told
-        attempt.told = _ALL
-        voice.emit_text_chunks(_join_split_characters(attempt, parts[told:] if told else parts, last=True))
+    if voice.chunks and not attempt.dead:
+        _emit_new_text(voice, attempt, last=True)
     attempt.gather()
     if not over:
         await finish(run, stream, attempt)
@@ -467,7 +462,7 @@ def _take_other_text(attempt: Attempt, text: str) -> int:
     return size
 
 
-def _take_call_fragment(attempt: Attempt, delta: ToolCallDelta) -> int:
+def _add_fragment(attempt: Attempt, delta: ToolCallDelta) -> int:
     """A piece of a tool call; ids and names that are longer than any provider's are metered, too."""
     call_id, name = delta.id, delta.name
     arguments = delta.arguments
@@ -501,7 +496,7 @@ def _take_call_fragment(attempt: Attempt, delta: ToolCallDelta) -> int:
     return size + names + CALL_BYTES
 
 
-def _take_other_delta(run: Run, attempt: Attempt, delta: Delta) -> int:
+def _add_other(run: Run, attempt: Attempt, delta: Delta) -> int:
     """Everything but text, tool calls and the end: thinking, reasoning. Returns what it adds to the size.
 
     A delta with nothing in it is a token, too, and so is a call without arguments: a stream of them must end.

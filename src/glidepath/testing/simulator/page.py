@@ -48,7 +48,7 @@ def page(report: Report, *, title: str = "Flight report") -> str:
         names = escape(", ".join(report.skipped))
         parts.append(f"<p>Not run, because this configuration has no tools: {names}.</p>")
     body = "\n".join(parts)
-    style = (files("glidepath.sim") / "page.css").read_text(encoding="utf-8")
+    style = (files(__package__) / "page.css").read_text(encoding="utf-8")
     meta = '<meta charset="utf-8"><meta name="viewport" content="width=device-width">'
     head = f"<head>{meta}<title>{escape(title)}</title><style>{style}</style></head>"
     return f'<!doctype html>\n<html lang="en">{head}\n<body>\n{body}\n</body></html>\n'

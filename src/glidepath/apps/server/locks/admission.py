@@ -9,7 +9,6 @@ from __future__ import annotations
 import hmac
 import time
 from collections.abc import Callable, Mapping
-from typing import Any
 
 from glidepath._wire import Value
 from glidepath.apps.server.locks.addresses import host_of
@@ -164,7 +163,7 @@ def _is_same_origin(origin: str, host: str) -> bool:
     return scheme in ("http", "https") and where.lower() == host.strip().lower()
 
 
-def check_tokens(token: Any) -> dict[str, Visitor]:
+def check_tokens(token: str | Mapping[str, str]) -> dict[str, Visitor]:
     """Every secret with its visitor; raises `ConfigurationError` for one that is too easy to guess."""
     given = {token: "control"} if isinstance(token, str) else token
     if not isinstance(given, Mapping) or not given:
