@@ -368,9 +368,9 @@ def branches_of(node: ast.AST) -> int:
 PARTICIPLES = frozenset(
     """beaten been begun bent bitten bled blown born borne bought bound bred broken brought built burnt caught
     chosen clung crept dealt done drawn driven dug eaten fallen fed felt fled flown forbidden forgiven forgotten
-    fought found frozen given gone got gotten ground grown heard held hidden hung kept known laid lain learnt led left
+    fought found frozen given gone got gotten ground grown heard held hidden hung kept known laid lain led left
     lent lit lost made meant met mown overdue overridden paid proven rebuilt redone rewritten ridden risen rung
-    said seen sent shaken shone shot shown shrunk slept slid sold sought sown spelt spent spilt spoken
+    said seen sent shaken shone shot shown shrunk slept slid sold sought sown spent spilt spoken
     sprung spun stolen stood stuck stung struck sung sunk swept sworn swum swung taken taught thought thrown told torn
     understood undone unseen unsent upset withdrawn withheld woken won worn woven written""".split()  # noqa: SIM905 - a list would be a page long
 )

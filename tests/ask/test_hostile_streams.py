@@ -6,7 +6,7 @@ from itertools import count
 import pytest
 
 from glidepath import Agent, AgentState, CancelToken, Limits, LoopOutcome, Usage, tool
-from glidepath.kernel.model_call.attempt import Attempt
+from glidepath.kernel.model_call import Attempt
 from glidepath.messages import ReasoningDelta, StreamEnd, TextDelta, ThinkingDelta, ToolCallDelta
 from glidepath.sessions import MemoryStore, read_journal
 from glidepath.testing import no_leftovers, transcript_errors, virtual

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from glidepath import Agent, Budget, Limits, ToolContext, tool
-from glidepath.agent.nested_runs import call_of
+from glidepath.agent import call_of
 from glidepath.testing import ScriptedModel, call, say
 
 

@@ -2,7 +2,7 @@
 
 import sys
 
-from glidepath.apps.cli.cli_context import CliContext
+from glidepath.apps.cli import CliContext
 from glidepath.cli import main
 
 if __name__ == "__main__":

@@ -7,7 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from glidepath.apps.cli.cli_context import CliContext
+from glidepath.apps.cli import CliContext
 from glidepath.cli import main
 
 HERE = Path(__file__).resolve().parent

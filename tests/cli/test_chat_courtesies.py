@@ -8,10 +8,10 @@ from datetime import datetime
 import pytest
 from textual.events import Key, Paste
 
+from glidepath.apps.cli import CliContext
 from glidepath.apps.cli.approval_dialog import ApprovalAsked, consult, format_question
 from glidepath.apps.cli.chat.slash import estimate_next_message, rename_chat
 from glidepath.apps.cli.chat_cards import ChatCard, card_of, choose_chat
-from glidepath.apps.cli.cli_context import CliContext
 from glidepath.apps.cli.file_changes import Changes
 from glidepath.apps.cli.layers import gather
 from glidepath.apps.cli.parser import make_parser

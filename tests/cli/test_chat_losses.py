@@ -10,13 +10,13 @@ from textual.events import Key
 from textual.message import Message
 
 from glidepath._wire import replace
+from glidepath.apps.cli import CliContext
 from glidepath.apps.cli.attachments import load_pictures
 from glidepath.apps.cli.chat.chat_limits import limit_used_up
 from glidepath.apps.cli.chat.old_messages import answer_entries
 from glidepath.apps.cli.chat.reply import ChatReply
 from glidepath.apps.cli.chat.slash import describe_turn_end
 from glidepath.apps.cli.chat_cards import card_of
-from glidepath.apps.cli.cli_context import CliContext
 from glidepath.apps.cli.file_changes import Changes, format_difference
 from glidepath.apps.cli.instructions import load_custom_commands
 from glidepath.apps.cli.parser import make_parser

@@ -2,7 +2,7 @@
 
 import pytest
 
-from glidepath.apps.cli.exits import exit_code
+from glidepath.apps.cli import exit_code
 from glidepath.messages import StopReason
 from glidepath.outcome import AgentState, LoopOutcome, RunResult, StopCause
 from glidepath.values import ENDINGS

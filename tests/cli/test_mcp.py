@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from glidepath.apps.cli.cli_context import CliContext
+from glidepath.apps.cli import CliContext
 from glidepath.apps.cli.deck_server import address_of
 from glidepath.apps.cli.folder import read_folder
 from glidepath.apps.cli.trust import remember

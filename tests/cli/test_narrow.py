@@ -6,7 +6,7 @@ from argparse import Namespace
 import pytest
 from hypothesis import given, strategies as st
 
-from glidepath.apps.cli.cli_context import CliContext
+from glidepath.apps.cli import CliContext
 from glidepath.apps.cli.display_text import escape_invisible, fold_line, quote_value, width_of
 from glidepath.apps.cli.layers import gather
 from glidepath.apps.cli.settings import SETTINGS

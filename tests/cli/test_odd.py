@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from glidepath.apps.cli.cli_context import CliContext
+from glidepath.apps.cli import CliContext
 from glidepath.cli import main
 from glidepath.sessions import SqliteStore
 

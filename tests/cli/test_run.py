@@ -434,7 +434,7 @@ def test_run_without_rich_does_its_work_all_the_same(tmp_path, monkeypatch):
         monkeypatch.delitem(sys.modules, name, raising=False)
     monkeypatch.setitem(sys.modules, "rich", None)
     monkeypatch.setitem(sys.modules, "rich.console", None)
-    from glidepath.apps.cli.cli_context import CliContext
+    from glidepath.apps.cli import CliContext
     from glidepath.apps.cli.parser import make_parser
 
     out, err = Terminal(), Terminal()

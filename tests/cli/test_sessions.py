@@ -6,7 +6,7 @@ import json
 import pytest
 
 from glidepath import Agent, Limits, tool
-from glidepath.apps.cli.cli_context import CliContext
+from glidepath.apps.cli import CliContext
 from glidepath.apps.cli.deck_server import _choose_store
 from glidepath.sessions import SqliteStore
 from glidepath.testing import ScriptedModel, call, say

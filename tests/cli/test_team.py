@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from glidepath.apps.cli.team_board import TeamBoard
+from glidepath.apps.cli import TeamBoard
 
 from .shell_user import environment, glidepath, process
 from .terminal import Terminal

@@ -9,7 +9,7 @@ from argparse import Namespace
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from glidepath.apps.cli.cli_context import CliContext
+from glidepath.apps.cli import CliContext
 from glidepath.apps.cli.folder import read_folder
 from glidepath.apps.cli.layers import gather
 from glidepath.apps.cli.trust import forget, is_trusted, list_trusted_folders, read_trusted_files, remember

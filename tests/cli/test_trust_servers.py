@@ -12,7 +12,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from glidepath.apps.cli.cli_context import CliContext
+from glidepath.apps.cli import CliContext
 from glidepath.apps.cli.folder import read_folder
 from glidepath.apps.cli.layers import gather
 from glidepath.apps.cli.servers import load_servers

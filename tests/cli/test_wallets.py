@@ -6,7 +6,7 @@ import json
 import pytest
 
 from glidepath import Agent, Budget, Limits, Usage
-from glidepath.apps.cli.cli_context import CliContext
+from glidepath.apps.cli import CliContext
 from glidepath.apps.cli.layers import gather
 from glidepath.apps.cli.parser import make_parser
 from glidepath.outcome import LoopOutcome

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from glidepath.context import Compact
-from glidepath.kernel.context.trimming import trim_text
+from glidepath.kernel.context import trim_text
 from glidepath.kernel.landing.landing_view import landing_view
 from glidepath.messages import (
     AssistantMessage,

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from _pytest.outcomes import OutcomeException
 
-from glidepath.testing.conformance.contract import clauses_of
+from glidepath.testing.conformance import clauses_of
 
 BROKEN = []
 

@@ -2,8 +2,7 @@
 
 import pytest
 
-from glidepath.testing.conformance import CONTRACTS
-from glidepath.testing.conformance.contract import clauses_of
+from glidepath.testing.conformance import CONTRACTS, clauses_of
 
 from .broken import (
     catalogs,

@@ -19,7 +19,7 @@ from glidepath.provenance import Provenance
 from glidepath.spi import AfterDecision, Block, Replace
 from glidepath.teams.mailbox import INBOX, TeamMailbox
 from glidepath.testing import EventRecorder
-from glidepath.testing.conformance.hook_contract import call_context
+from glidepath.testing.conformance import call_context
 from glidepath.testing.recorder import _Recording
 
 

@@ -6,8 +6,7 @@ import pytest
 from tests.extension_points import EXTENSION_POINTS, TEXTBOOK
 
 from glidepath.spi import HOOKS
-from glidepath.testing.conformance import CONTRACTS
-from glidepath.testing.conformance.contract import Contract, clauses_of
+from glidepath.testing.conformance import CONTRACTS, Contract, clauses_of
 
 from . import test_hooks, test_kernel, test_sources, test_stores, test_teams
 

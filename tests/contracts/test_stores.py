@@ -3,7 +3,7 @@
 import pytest
 from tests.crash.postgres import fresh_schema
 
-from glidepath.apps.fleet.worker_flight import FleetStore
+from glidepath.apps.fleet import FleetStore
 from glidepath.conformance import (
     CatalogContract,
     ExcerptsContract,

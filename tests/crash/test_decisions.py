@@ -7,7 +7,7 @@ import pytest
 from glidepath import Agent, ConfigurationError, Limits, LoopOutcome, answer, approve, deny, tool
 from glidepath.messages import AssistantMessage, StreamEnd, TextDelta, ToolCallDelta, Usage
 from glidepath.sessions import MemoryStore
-from glidepath.spi.sessions import Sign
+from glidepath.spi import Sign
 from glidepath.testing import ScriptedModel, VirtualClock, hang
 
 from .frail import Frail

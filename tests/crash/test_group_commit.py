@@ -26,7 +26,7 @@ from glidepath.sessions import (
     this_owner,
     verify_commits,
 )
-from glidepath.spi.sessions import Commit
+from glidepath.spi import Commit
 from glidepath.testing import ScriptedModel, call, no_leftovers, say
 
 from .test_damage import act, fly

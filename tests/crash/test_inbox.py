@@ -9,8 +9,7 @@ from glidepath import Agent, Limits, approve, deny, tool
 from glidepath.errors import ConfigurationError, StoreError
 from glidepath.messages import UserMessage
 from glidepath.outcome import LoopOutcome
-from glidepath.sessions import MemoryStore, PostgresStore, SqliteStore, decide, send, stop, this_owner
-from glidepath.sessions.redaction import RedactingStore
+from glidepath.sessions import MemoryStore, PostgresStore, RedactingStore, SqliteStore, decide, send, stop, this_owner
 from glidepath.testing import ScriptedModel, VirtualClock, call, say
 
 from .postgres import fresh_schema

@@ -6,7 +6,7 @@ import weakref
 
 from glidepath import Agent, Limits, LoopOutcome
 from glidepath.sessions import JournalRecorder, MemoryStore, SqliteStore, send
-from glidepath.spi.sessions import Sign
+from glidepath.spi import Sign
 from glidepath.testing import ScriptedModel, VirtualClock, hang, say
 
 

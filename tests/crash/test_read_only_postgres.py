@@ -7,7 +7,7 @@ import asyncpg
 import pytest
 
 from glidepath import Agent, Budget, Limits
-from glidepath.agent.wallet_client import sweep
+from glidepath.agent import sweep
 from glidepath.errors import StoreError
 from glidepath.sessions import PostgresStore, annotate, export_journal, find_sessions, read_journal
 from glidepath.sessions.archive import list_runs

@@ -12,7 +12,7 @@ import pytest
 from glidepath import Agent, AgentState, Budget, Limits, LoopOutcome, tool
 from glidepath.errors import StoreError
 from glidepath.sessions import SqliteStore, this_owner
-from glidepath.spi.sessions import Commit
+from glidepath.spi import Commit
 from glidepath.testing import ScriptedModel, call, say
 
 from .test_damage import fly

@@ -15,7 +15,7 @@ from glidepath.outcome import AgentState
 from glidepath.sessions import SCHEMA, MemoryStore, export_journal, read_journal
 from glidepath.sessions.chain import hash_commit
 from glidepath.sessions.repairing import repair
-from glidepath.spi.sessions import Commit
+from glidepath.spi import Commit
 from glidepath.testing import EventRecorder
 
 from .frail import Frail

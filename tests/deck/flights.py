@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from glidepath import Agent, Limits, tool
-from glidepath.apps.server.listener import listen
+from glidepath.apps.server import listen
 from glidepath.errors import TransientError
 from glidepath.serve import app
 from glidepath.sessions import PostgresStore, SqliteStore

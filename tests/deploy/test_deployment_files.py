@@ -15,8 +15,7 @@ import httpx
 import pytest
 import yaml
 
-from glidepath.apps.cli import deck_server
-from glidepath.apps.cli.cli_context import CliContext
+from glidepath.apps.cli import CliContext, deck_server
 from glidepath.apps.server import listener
 from glidepath.cli import main
 

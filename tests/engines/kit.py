@@ -16,7 +16,7 @@ from pathlib import Path
 import asyncpg
 from tests.crash.postgres import dsn
 
-from glidepath.apps.cli.cli_context import CliContext
+from glidepath.apps.cli import CliContext
 from glidepath.cli import main
 
 HERE = Path(__file__).resolve().parent

@@ -5,8 +5,7 @@ import asyncio
 import pytest
 
 from glidepath import Agent, Limits
-from glidepath.apps.fleet.fleet_ledger import FleetLedger
-from glidepath.apps.fleet.worker_flight import WorkerFlight
+from glidepath.apps.fleet import FleetLedger, WorkerFlight
 from glidepath.engines.dbos import Quota
 from glidepath.messages import Usage
 from glidepath.outcome import LoopOutcome

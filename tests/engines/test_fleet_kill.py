@@ -5,9 +5,8 @@ import asyncio
 import pytest
 from tests.serve.deck import agent as helper, code, controls, serving
 
-from glidepath.apps.fleet.fleet_ledger import FleetLedger
+from glidepath.apps.fleet import FleetLedger, WorkerFlight
 from glidepath.apps.fleet.kill_switches import list_thrown_switches, release, throw
-from glidepath.apps.fleet.worker_flight import WorkerFlight
 from glidepath.engines.dbos import Fleet, Quota
 from glidepath.errors import QuotaError
 from glidepath.sessions import PostgresStore

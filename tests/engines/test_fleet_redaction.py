@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from glidepath import Agent, ConfigurationError, Limits
-from glidepath.apps.fleet.worker_flight import WorkerFlight
+from glidepath.apps.fleet import WorkerFlight
 from glidepath.engines.dbos import Fleet, Worker
 from glidepath.errors import StoreError
 from glidepath.testing import ScriptedModel

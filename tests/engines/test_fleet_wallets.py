@@ -5,9 +5,8 @@ import asyncio
 import pytest
 
 from glidepath import Budget, Limits
-from glidepath.apps.fleet.fleet import Fleet
-from glidepath.apps.fleet.worker_flight import WorkerFlight
-from glidepath.engines.dbos import Quota
+from glidepath.apps.fleet import WorkerFlight
+from glidepath.engines.dbos import Fleet, Quota
 from glidepath.outcome import LoopOutcome
 
 from .kit import Crew, fresh_database, until

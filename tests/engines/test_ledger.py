@@ -7,9 +7,7 @@ from types import SimpleNamespace
 import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
 
-from glidepath.apps.fleet.budget import FleetBudget
-from glidepath.apps.fleet.fleet_ledger import FleetLedger
-from glidepath.apps.fleet.worker_flight import WorkerFlight
+from glidepath.apps.fleet import FleetBudget, FleetLedger, WorkerFlight
 from glidepath.engines.dbos import Fleet, Quota, Worker
 from glidepath.errors import ConfigurationError, StoreError
 from glidepath.messages import StreamEnd, TextDelta, Usage

@@ -7,8 +7,8 @@ from tests.crash.postgres import Server
 from tests.crash.test_postgres import Tap
 
 from glidepath import Limits, LoopConfig
+from glidepath.apps.fleet import FleetLedger
 from glidepath.apps.fleet.contain import PARTS
-from glidepath.apps.fleet.fleet_ledger import FleetLedger
 from glidepath.engines.dbos import Quota
 from glidepath.outcome import LoopOutcome
 from glidepath.run import Amount

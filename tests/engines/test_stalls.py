@@ -6,7 +6,7 @@ from collections import Counter
 import pytest
 
 from glidepath import deny, tool
-from glidepath.apps.fleet.worker_flight import WorkerFlight
+from glidepath.apps.fleet import WorkerFlight
 from glidepath.engines.dbos import Fleet, Quota
 from glidepath.messages import StreamEnd, TextDelta
 from glidepath.run import Amount

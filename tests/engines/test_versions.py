@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from glidepath.apps.fleet.worker_flight import WorkerFlight
+from glidepath.apps.fleet import WorkerFlight
 from glidepath.sessions import SCHEMA, Opened, link
 
 from .kit import fetch, fresh_database

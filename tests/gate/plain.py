@@ -263,8 +263,8 @@ class Stage:
         self._options = options
 
     async def __aenter__(self):
-        from glidepath.apps.gate.local_gate import Gate
-        from glidepath.apps.gate.upstreams import VENDORS, Upstream
+        from glidepath.apps.gate import Gate, Upstream
+        from glidepath.apps.gate.upstreams import VENDORS
 
         await self.upstream.__aenter__()
         upstreams = [Upstream(name, name, self.upstream.url, **self._fields) for name in VENDORS]

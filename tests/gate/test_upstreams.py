@@ -7,8 +7,9 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from glidepath.apps.gate import Upstream
 from glidepath.apps.gate.upstream_client import UpstreamClient, UpstreamError, _find_proxy, is_bypassed, strip_query
-from glidepath.apps.gate.upstreams import KeyReference, Upstream, read_upstreams
+from glidepath.apps.gate.upstreams import KeyReference, read_upstreams
 from glidepath.errors import ConfigurationError
 
 from .plain import RawUpstream

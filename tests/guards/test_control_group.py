@@ -7,8 +7,7 @@ from glidepath.events import GuardTripped
 from glidepath.guards import repetition, streaks
 from glidepath.sim import fly, simulate
 from glidepath.testing import SPECIMENS
-from glidepath.testing.simulator import default_config
-from glidepath.testing.simulator.flight import Trail
+from glidepath.testing.simulator import Trail, default_config
 
 HONEST = [kind for kind in SPECIMENS if kind.family == "honest"]
 every = pytest.mark.parametrize("kind", HONEST, ids=lambda kind: kind.name)

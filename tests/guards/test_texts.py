@@ -19,7 +19,7 @@ from glidepath import (
     Texts,
     tool,
 )
-from glidepath.apps.cli.cli_context import CliContext
+from glidepath.apps.cli import CliContext
 from glidepath.cli import main
 from glidepath.events import NoticeSent
 from glidepath.sessions import MemoryStore

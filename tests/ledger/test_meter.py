@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from glidepath.run import Amount, Caps, Meter, Refusal, Reservation
-from glidepath.spi.constraints import Remaining
+from glidepath.spi import Remaining
 from glidepath.testing import virtual
 
 

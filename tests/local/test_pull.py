@@ -11,8 +11,7 @@ import pytest
 
 from glidepath import ConfigurationError
 from glidepath.models import pull
-from glidepath.models.local import weights as module
-from glidepath.models.local.weights import KNOWN, Weights, find_weights_file
+from glidepath.models.local import KNOWN, Weights, find_weights_file, weights as module
 
 from .talk import gone, soon
 

@@ -10,7 +10,7 @@ import pytest
 from mcp import Client
 
 from glidepath import Agent, Limits, tool
-from glidepath.apps.cli.cli_context import CliContext
+from glidepath.apps.cli import CliContext
 from glidepath.cli import main
 from glidepath.errors import ConfigurationError
 from glidepath.events import ToolProgress

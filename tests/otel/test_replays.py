@@ -5,9 +5,9 @@ import asyncio
 from glidepath import Agent, Limits, LoopConfig, Plugin, approve, tool
 from glidepath.agent.replay import replay
 from glidepath.sessions import MemoryStore
+from glidepath.sim import fly
 from glidepath.spi import Ask
 from glidepath.testing import SPECIMENS, ScriptedModel, call, say
-from glidepath.testing.simulator.flight import fly
 
 from .kit import Recorded, tokens
 

@@ -9,10 +9,17 @@ from glidepath.events import ApprovalRequested
 from glidepath.messages import IMPORTED, REDACTED, ToolResultMessage, UserMessage, origins_of
 from glidepath.sessions import MemoryStore, RedactingStore, export_journal, import_journal, read_journal
 from glidepath.spi import AfterDecision, Ask
-from glidepath.teams import History, Member, Team, TeamExecutionRequest
-from glidepath.teams.events import StepAttempted, TeamStarted
+from glidepath.teams import (
+    History,
+    Member,
+    StepAttempted,
+    Team,
+    TeamExecutionPlan,
+    TeamExecutionRequest,
+    TeamStarted,
+    TeamStep,
+)
 from glidepath.teams.team_prompts import mark_untrusted, step_prompt
-from glidepath.teams.values import TeamExecutionPlan, TeamStep
 from glidepath.testing import EventRecorder, ScriptedModel, call, calls, say, virtual
 from glidepath.values import codec
 

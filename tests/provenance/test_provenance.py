@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from glidepath import Agent, ConfigurationError, Limits, ToolContext, answer, approve, deny, tool
-from glidepath.guards.provenance.words import find_addresses
+from glidepath.guards.provenance import find_addresses
 from glidepath.messages import ToolResultMessage
 from glidepath.provenance import Provenance
 from glidepath.sessions import MemoryStore, RedactingStore, export_journal, import_journal

@@ -11,9 +11,9 @@ from glidepath.agent import run_lifecycle
 from glidepath.errors import RejectedError
 from glidepath.events import RunEnded
 from glidepath.messages import AssistantMessage, ToolCall
-from glidepath.run import Signal, Watch, guard_state, launch
+from glidepath.run import CallScope, Signal, Watch, guard_state, launch
 from glidepath.run.abandoned import request
-from glidepath.run.nested import CallScope, _Errand, _follow_errand
+from glidepath.run.nested import _Errand, _follow_errand
 from glidepath.testing import EventRecorder, ScriptedModel, call, hang, say, virtual
 
 LIMITS = Limits(max_iterations=5)

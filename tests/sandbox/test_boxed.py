@@ -11,8 +11,7 @@ import pytest
 from glidepath import Agent, ConfigurationError, Limits, tool
 from glidepath.sandbox import Sandbox, SandboxError
 from glidepath.testing import ScriptedModel, call, say
-from glidepath.tools.sandbox import policy as policies
-from glidepath.tools.sandbox.policy import list_mechanisms
+from glidepath.tools.sandbox import list_mechanisms, policy as policies
 from glidepath.workspace import Workspace, workspace_tools
 
 from . import boxed_tools

@@ -5,7 +5,7 @@ import pytest
 from glidepath.conformance import SandboxContract
 from glidepath.sandbox import Sandbox
 from glidepath.testing.conformance.contract import clauses_of
-from glidepath.tools.sandbox.policy import explain_unusable
+from glidepath.tools.sandbox import explain_unusable
 
 pytestmark = pytest.mark.process
 

@@ -11,7 +11,7 @@ import sys
 
 import pytest
 
-from glidepath.apps.cli.cli_context import CliContext
+from glidepath.apps.cli import CliContext
 from glidepath.apps.cli.deck_server import _choose_store, load_agents
 from glidepath.apps.server import demo, static_files
 from glidepath.apps.server.deck_export import export_page, export_run

@@ -184,7 +184,8 @@ def test_whoever_asks_for_nothing_special_gets_a_stream():
 def test_a_store_in_postgresql_keeps_events_and_shows_its_fleet():
     from tests.engines.kit import fresh_database
 
-    from glidepath.apps.fleet.fleet_ledger import FleetLedger, Quota
+    from glidepath.apps.fleet.fleet_ledger import FleetLedger
+    from glidepath.engines.dbos import Quota
     from glidepath.run import Amount
     from glidepath.sessions import PostgresStore
 

@@ -9,7 +9,7 @@ import pytest
 import uvicorn
 
 from glidepath import Agent, Limits
-from glidepath.apps.server.listener import config_for
+from glidepath.apps.server import config_for
 from glidepath.mcp import McpServer
 from glidepath.serve import app
 from glidepath.serve.locks import MemoryKeys, make_key

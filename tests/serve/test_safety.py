@@ -7,7 +7,7 @@ import time
 import httpx
 import pytest
 
-from glidepath.apps.server.listener import config_for
+from glidepath.apps.server import config_for
 from glidepath.errors import ConfigurationError
 from glidepath.serve import app
 from glidepath.serve.locks import check_tokens, is_loopback, parse_hosts
@@ -311,7 +311,7 @@ def test_slow_and_malformed_requests_do_not_hold_the_server(monkeypatch):
 def test_another_address_without_a_token_refuses_to_start(tmp_path):
     import io
 
-    from glidepath.apps.cli.cli_context import CliContext
+    from glidepath.apps.cli import CliContext
     from glidepath.cli import main
 
     said = io.StringIO()

@@ -21,11 +21,10 @@ from glidepath import (
 )
 from glidepath.sim import Report, fly, simulate
 from glidepath.spi import Block, Gate, Replace
-from glidepath.testing import SPECIMENS, ScriptedModel
+from glidepath.testing import SPECIMENS, ScriptedModel, say
 from glidepath.testing.simulator import crash, encode_report
 from glidepath.testing.simulator.page import page
 from glidepath.testing.specimens import ANSWER, Specimen
-from glidepath.testing.turns import say
 
 BY_NAME = {kind.name: kind for kind in SPECIMENS}
 BOUNDED = {"max_iterations": 20, "max_tokens": 50_000, "timeout": 600}

@@ -5,7 +5,7 @@ import io
 import pytest
 
 from glidepath import Agent, GuardrailsConfig, Limits, tool
-from glidepath.apps.cli.cli_context import CliContext
+from glidepath.apps.cli import CliContext
 from glidepath.cli import main
 from glidepath.sessions import SqliteStore
 from glidepath.testing import ScriptedModel, call, say, virtual

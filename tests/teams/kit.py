@@ -6,14 +6,17 @@ from glidepath import Agent, Limits
 from glidepath.teams import (
     TERMINAL,
     EvaluationVerdict,
+    StepAssigned,
+    StepCompleted,
     Team,
     TeamConfig,
     TeamExecutionPlan,
     TeamExecutionRequest,
+    TeamStarted,
     TeamStep,
     VerdictOutcome,
 )
-from glidepath.teams.events import StepAssigned, StepCompleted, TeamStarted, make_ending
+from glidepath.teams.events import make_ending
 from glidepath.testing import ScriptedModel
 
 ROOMY = Limits(max_iterations=50)

@@ -13,10 +13,10 @@ from glidepath.teams import (
     History,
     Member,
     Team,
+    TeamStarted,
     TeamStatus,
     read_story,
 )
-from glidepath.teams.events import TeamStarted
 from glidepath.testing import ScriptedModel, call, say, virtual
 
 from .kit import Recorder, agent, request, step, team

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from glidepath.plugins import snake_case
-from glidepath.teams import EvaluationStrategy, TeamConfig, TeamCoordinator, TeamStatus, VerdictOutcome
-from glidepath.teams.events import TEAM_EVENTS, TeamEvent
+from glidepath.teams import EvaluationStrategy, TeamConfig, TeamCoordinator, TeamEvent, TeamStatus, VerdictOutcome
+from glidepath.teams.events import TEAM_EVENTS
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 

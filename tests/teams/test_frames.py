@@ -6,7 +6,7 @@ import re
 import pytest
 from hypothesis import given, strategies as st
 
-from glidepath.kernel.context.summarize import Summarize
+from glidepath.kernel.context import Summarize
 from glidepath.messages import AssistantMessage, TextBlock, ToolCall, ToolResultMessage, UserMessage
 from glidepath.teams import (
     EvaluationContext,

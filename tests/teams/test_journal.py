@@ -23,11 +23,15 @@ from glidepath.teams import (
     AgentEvaluationStrategy,
     DefaultTaskDispatchCoordinator,
     ExpertTeamCoordinator,
+    StepAssigned,
+    StepAttempted,
+    StepCompleted,
     StepState,
     TeamResourceConstraint,
+    TeamStarted,
     TeamStatus,
 )
-from glidepath.teams.events import StepAssigned, StepAttempted, StepCompleted, TeamStarted, codec
+from glidepath.teams.events import codec
 from glidepath.testing import call, fail, hang, no_leftovers, say, virtual
 
 from .killable import crew as killable_crew

@@ -12,7 +12,7 @@ from glidepath import Agent, Budget, Limits
 from glidepath.agent.wallet_client import account_of, sweep
 from glidepath.errors import StoreError
 from glidepath.sessions import SqliteStore
-from glidepath.spi.wallets import Hold, WalletDraw
+from glidepath.spi import Hold, WalletDraw
 from glidepath.testing import ScriptedModel, say
 
 

@@ -10,7 +10,7 @@ from glidepath import Agent, Budget, Limits, LoopOutcome, tool
 from glidepath.errors import StoreError
 from glidepath.sessions import MemoryStore, PostgresStore, SqliteStore, this_owner
 from glidepath.sessions.postgres_pool import PassingError
-from glidepath.spi.wallets import Hold, OverdueHold, WalletDraw, WalletTerms
+from glidepath.spi import Hold, OverdueHold, WalletDraw, WalletTerms
 from glidepath.testing import ScriptedModel, call, say
 
 LINE = (WalletTerms(name="c", max_tokens=10_000),)

@@ -12,8 +12,13 @@ if TYPE_CHECKING:
 
 __all__ = ["Agent", "AgentBuilder", "Budget", "ExecutionMode", "Limits", "LoopConfig"]
 
+if TYPE_CHECKING:
+    from glidepath.agent.nested_runs import call_of as call_of
+    from glidepath.agent.replay import replay as replay
+    from glidepath.agent.wallet_client import PATIENCE as PATIENCE, sweep as sweep
+
 if not TYPE_CHECKING:
-    __getattr__ = lazy_attributes(__name__, builder=("AgentBuilder",))
+    __getattr__ = lazy_attributes(__name__, nested_runs=("call_of",), builder=("AgentBuilder",))
 
 # What other packages use, imported when it is first asked for.
 if TYPE_CHECKING:
@@ -28,6 +33,6 @@ if not TYPE_CHECKING:
         __getattr__,
         per_run=("check_metadata", "check_user"),
         prices=("check_prices", "find_price"),
-        replay=("Replayed",),
-        wallet_client=("WalletClient",),
+        replay=("replay", "Replayed"),
+        wallet_client=("PATIENCE", "sweep", "WalletClient"),
     )

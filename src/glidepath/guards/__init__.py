@@ -12,7 +12,19 @@ __all__ = ["GracefulTurnLimit", "GuardrailsConfig", "MaxTokensRecovery", "TokenS
 # What other packages use, imported when it is first asked for.
 if TYPE_CHECKING:
     from glidepath.guards.constraints import LIMIT_KINDS as LIMIT_KINDS
-    from glidepath.guards.repetition import RepetitionGuard as RepetitionGuard
+    from glidepath.guards.guard_set import GuardSet as GuardSet
+    from glidepath.guards.repetition import RepetitionGuard as RepetitionGuard, call_signature as call_signature
+    from glidepath.guards.stops import STOP_GUARDS as STOP_GUARDS
+    from glidepath.guards.truncation import join_parts as join_parts
+    from glidepath.guards.turn_notice import DEFAULT_NOTICE as DEFAULT_NOTICE, LANDING_NOTICE as LANDING_NOTICE
 
 if not TYPE_CHECKING:
-    __getattr__ = lazy_attributes(__name__, constraints=("LIMIT_KINDS",), repetition=("RepetitionGuard",))
+    __getattr__ = lazy_attributes(
+        __name__,
+        turn_notice=("DEFAULT_NOTICE", "LANDING_NOTICE"),
+        truncation=("join_parts",),
+        stops=("STOP_GUARDS",),
+        guard_set=("GuardSet",),
+        constraints=("LIMIT_KINDS",),
+        repetition=("call_signature", "RepetitionGuard"),
+    )

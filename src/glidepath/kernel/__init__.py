@@ -6,6 +6,7 @@ from glidepath._lazy import lazy_attributes
 
 # What other packages use, imported when it is first asked for.
 if TYPE_CHECKING:
+    from glidepath.kernel.constraint_checks import MOST_WARNINGS as MOST_WARNINGS
     from glidepath.kernel.context import (
         CharEstimator as CharEstimator,
         make_sizer as make_sizer,
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 if not TYPE_CHECKING:
     __getattr__ = lazy_attributes(
         __name__,
+        constraint_checks=("MOST_WARNINGS",),
         context=("CharEstimator", "make_sizer", "repair", "strategy"),
         **{
             "model_call.booking": ("BYTES_PER_TOKEN", "Booking", "SLICE"),

@@ -12,7 +12,11 @@ __all__ = ["McpServer", "Sampling"]
 
 # What other packages use, imported when it is first asked for.
 if TYPE_CHECKING:
+    from glidepath.mcp.artifacts import Artifacts as Artifacts
+    from glidepath.mcp.definitions import digest_of as digest_of
     from glidepath.mcp.serve_agents import agent_server as agent_server
 
 if not TYPE_CHECKING:
-    __getattr__ = lazy_attributes(__name__, serve_agents=("agent_server",))
+    __getattr__ = lazy_attributes(
+        __name__, definitions=("digest_of",), artifacts=("Artifacts",), serve_agents=("agent_server",)
+    )

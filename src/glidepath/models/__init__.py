@@ -37,9 +37,15 @@ __all__ = [
     "resolve",
 ]
 
+if TYPE_CHECKING:
+    from glidepath.models.faults import Faults as Faults
+    from glidepath.models.hosts import HOSTS as HOSTS
+
 if not TYPE_CHECKING:
     __getattr__ = lazy_attributes(
         __name__,
+        hosts=("HOSTS",),
+        faults=("Faults",),
         anthropic=("AnthropicModel",),
         google=("GoogleModel",),
         local=("LocalModel", "pull"),

@@ -57,6 +57,13 @@ __all__ = [
     "to_read",
 ]
 
+if TYPE_CHECKING:
+    from glidepath.run.resilience import (
+        LONGEST_RETRY_AFTER as LONGEST_RETRY_AFTER,
+        MODEL_FAILURES as MODEL_FAILURES,
+        TOOL_FAILURES as TOOL_FAILURES,
+    )
+
 if not TYPE_CHECKING:
     __getattr__ = lazy_attributes(__name__, decisions=("Decision", "answer", "approve", "deny"))
 
@@ -226,6 +233,9 @@ if not TYPE_CHECKING:
         prefix=("broke_prefix", "has_same_prefix"),
         question=("USUAL_REASON", "question_rows"),
         resilience=(
+            "LONGEST_RETRY_AFTER",
+            "MODEL_FAILURES",
+            "TOOL_FAILURES",
             "Admission",
             "BreakerState",
             "MARK_EVERY",

@@ -47,6 +47,8 @@ if TYPE_CHECKING:
         StoredJournal as StoredJournal,
         export_journal as export_journal,
         import_journal as import_journal,
+        list_runs as list_runs,
+        parse_export as parse_export,
         read_journal as read_journal,
         stop as stop,
     )
@@ -54,6 +56,7 @@ if TYPE_CHECKING:
         SCHEMA as SCHEMA,
         JournalRecord as JournalRecord,
         check_schema as check_schema,
+        hash_commit as hash_commit,
         link as link,
         make_layout_error as make_layout_error,
         read as read,
@@ -85,6 +88,7 @@ if TYPE_CHECKING:
         Opened as Opened,
         Reserved as Reserved,
         Used as Used,
+        fold as fold,
     )
     from glidepath.sessions.foreign_mark import (
         GATE as GATE,
@@ -93,7 +97,7 @@ if TYPE_CHECKING:
         refuse_foreign as refuse_foreign,
         refuse_foreign_entry as refuse_foreign_entry,
     )
-    from glidepath.sessions.forking import Fork as Fork, fork as fork, rewind as rewind
+    from glidepath.sessions.forking import Fork as Fork, count_turns as count_turns, fork as fork, rewind as rewind
     from glidepath.sessions.inbox import (
         control_in as control_in,
         decide as decide,
@@ -112,6 +116,7 @@ if TYPE_CHECKING:
         LEASE as LEASE,
         is_alive as is_alive,
         is_claimable as is_claimable,
+        is_of_this_process as is_of_this_process,
         this_owner as this_owner,
     )
     from glidepath.sessions.postgres import make_tables as make_tables
@@ -121,22 +126,55 @@ if TYPE_CHECKING:
         retry_through_restart as retry_through_restart,
         translate_errors as translate_errors,
     )
+    from glidepath.sessions.postgres_transactions import (
+        PostgresTransaction as PostgresTransaction,
+        check_statement as check_statement,
+    )
     from glidepath.sessions.recover import charge_reservation as charge_reservation, open_calls as open_calls
-    from glidepath.sessions.redaction import Hook as Hook, Redactor as Redactor, redactor_of as redactor_of
+    from glidepath.sessions.redaction import (
+        Hook as Hook,
+        RedactingStore as RedactingStore,
+        Redactor as Redactor,
+        redactor_of as redactor_of,
+    )
+    from glidepath.sessions.repairing import repair as repair
     from glidepath.sessions.schema_compat import decode_leniently as decode_leniently, message_of as message_of
     from glidepath.sessions.session import check_session_id as check_session_id
     from glidepath.sessions.session_ids import home_of as home_of, is_keepable as is_keepable
     from glidepath.sessions.sqlite_file import default_file as default_file
     from glidepath.sessions.state_changes import Counters as Counters
     from glidepath.sessions.store_calls import await_store as await_store, call_store as call_store
-    from glidepath.sessions.summaries import is_team as is_team, normalize_tags as normalize_tags
+    from glidepath.sessions.summaries import (
+        is_half_copy as is_half_copy,
+        is_team as is_team,
+        normalize_tags as normalize_tags,
+    )
 
 if not TYPE_CHECKING:
     __getattr__ = lazy_attributes(
         __name__,
         __getattr__,
-        archive=("StoredJournal", "export_journal", "import_journal", "read_journal", "stop"),
-        chain=("JournalRecord", "SCHEMA", "check_schema", "link", "make_layout_error", "read", "verify_commits"),
+        repairing=("repair",),
+        postgres_transactions=("PostgresTransaction", "check_statement"),
+        archive=(
+            "list_runs",
+            "parse_export",
+            "StoredJournal",
+            "export_journal",
+            "import_journal",
+            "read_journal",
+            "stop",
+        ),
+        chain=(
+            "hash_commit",
+            "JournalRecord",
+            "SCHEMA",
+            "check_schema",
+            "link",
+            "make_layout_error",
+            "read",
+            "verify_commits",
+        ),
         checkpoints=("add_measures", "make_next_base", "read_folded_state"),
         child_sessions=("family_of", "refuse_unfinished"),
         event_files=("events_folder",),
@@ -150,22 +188,22 @@ if not TYPE_CHECKING:
             "prune",
             "remove_sessions",
         ),
-        fold=("Began", "Child", "Folded", "HOOK", "Intent", "Opened", "Reserved", "Used"),
+        fold=("fold", "Began", "Child", "Folded", "HOOK", "Intent", "Opened", "Reserved", "Used"),
         foreign_mark=("GATE", "foreign_program", "is_foreign", "refuse_foreign", "refuse_foreign_entry"),
-        forking=("Fork", "fork", "rewind"),
+        forking=("count_turns", "Fork", "fork", "rewind"),
         inbox=("control_in", "decide", "find_approved_calls", "note_control", "read_decisions", "send"),
         journal_recorder=("JournalRecorder",),
         journal_writer=("Items", "JournalWriter", "claim_session"),
-        owner=("LEASE", "is_alive", "is_claimable", "this_owner"),
+        owner=("is_of_this_process", "LEASE", "is_alive", "is_claimable", "this_owner"),
         postgres=("make_tables",),
         postgres_pool=("ConnectionPool", "PostgresConnection", "retry_through_restart", "translate_errors"),
         recover=("charge_reservation", "open_calls"),
-        redaction=("Hook", "Redactor", "redactor_of"),
+        redaction=("RedactingStore", "Hook", "Redactor", "redactor_of"),
         schema_compat=("decode_leniently", "message_of"),
         session=("check_session_id",),
         session_ids=("home_of", "is_keepable"),
         sqlite_file=("default_file",),
         state_changes=("Counters",),
         store_calls=("await_store", "call_store"),
-        summaries=("is_team", "normalize_tags"),
+        summaries=("is_half_copy", "is_team", "normalize_tags"),
     )

@@ -91,11 +91,16 @@ __all__ = [
     "WalletTerms",
 ]
 
+if TYPE_CHECKING:
+    from glidepath.spi.constraints import Remaining as Remaining
+    from glidepath.spi.sessions import Commit as Commit, Sign as Sign
+
 if not TYPE_CHECKING:  # type checkers see only public names
     __getattr__ = lazy_attributes(
         __name__,
+        constraints=("Remaining",),
         session_catalog=("Catalog", "Excerpts", "SessionPage", "SessionQuery"),
-        sessions=("Commit", "Entry", "Lease", "SessionStore", "Sign"),
+        sessions=("Commit", "Sign", "Commit", "Entry", "Lease", "SessionStore", "Sign"),
         wallets=("DisputedBill", "Grant", "Hold", "OverdueHold", "Wallet", "WalletDraw", "WalletStore", "WalletTerms"),
     )
 

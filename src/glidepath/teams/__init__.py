@@ -98,9 +98,18 @@ __all__ = [
 
 # What other packages use, imported when it is first asked for.
 if TYPE_CHECKING:
-    from glidepath.teams.events import TERMINAL as TERMINAL
+    from glidepath.teams.answers import objects_in as objects_in
+    from glidepath.teams.events import TERMINAL as TERMINAL, make_ending as make_ending
     from glidepath.teams.journal import read_story as read_story
+    from glidepath.teams.replaying import replay_team as replay_team
     from glidepath.teams.team_history import History as History
 
 if not TYPE_CHECKING:
-    __getattr__ = lazy_attributes(__name__, events=("TERMINAL",), journal=("read_story",), team_history=("History",))
+    __getattr__ = lazy_attributes(
+        __name__,
+        replaying=("replay_team",),
+        answers=("objects_in",),
+        events=("make_ending", "TERMINAL"),
+        journal=("read_story",),
+        team_history=("History",),
+    )

@@ -63,12 +63,18 @@ __all__ = [
     "work",
 ]
 
+if TYPE_CHECKING:
+    from glidepath.testing.clock import VirtualLoop as VirtualLoop
+    from glidepath.testing.grammar import grammar_errors as grammar_errors
+    from glidepath.testing.leftovers import live_work as live_work
+
 if not TYPE_CHECKING:  # type checkers see only public names
     __getattr__ = lazy_attributes(
         __name__,
-        clock=("VirtualClock", "VirtualTimeError", "virtual"),
+        grammar=("grammar_errors",),
+        clock=("VirtualLoop", "VirtualClock", "VirtualTimeError", "virtual"),
         disk=("DiskOperation", "PowerCut", "SimulatedDisk"),
-        leftovers=("Work", "no_leftovers", "work"),
+        leftovers=("live_work", "Work", "no_leftovers", "work"),
         plain_transcript=("transcript_errors",),
         recorder=("EventRecorder",),
         schedules=("Explored", "Schedule", "ScheduleError", "Schedules"),

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from glidepath.tools.advice import find_closest as find_closest
     from glidepath.tools.asking import NeedsDecisions as NeedsDecisions
     from glidepath.tools.binding import SchemaBinder as SchemaBinder
+    from glidepath.tools.docstrings import read_docstring as read_docstring
     from glidepath.tools.output import Output as Output, OutputError as OutputError
     from glidepath.tools.picture_size import (
         LEAST_PICTURE_TOKENS as LEAST_PICTURE_TOKENS,
@@ -55,6 +56,7 @@ if TYPE_CHECKING:
 if not TYPE_CHECKING:
     __getattr__ = lazy_attributes(
         __name__,
+        docstrings=("read_docstring",),
         advice=("find_closest",),
         asking=("NeedsDecisions",),
         binding=("SchemaBinder",),

@@ -6,6 +6,15 @@ from glidepath._lazy import lazy_attributes
 
 # What other packages use, imported when it is first asked for.
 if TYPE_CHECKING:
+    from glidepath._wire import (
+        Value as Value,
+        WireError as WireError,
+        astuple as astuple,
+        decode as decode,
+        encode as encode,
+        replace as replace,
+        settle_field as settle_field,
+    )
     from glidepath.values.attribute_hints import OF_AGENTS as OF_AGENTS, make_attribute_error as make_attribute_error
     from glidepath.values.burndown import (
         FIGURES as FIGURES,
@@ -362,4 +371,5 @@ if not TYPE_CHECKING:
         ),
         stability=("UNPROVEN", "experimental", "stability_of"),
         texts=("Texts",),
+        **{"glidepath._wire": ("Value", "WireError", "astuple", "decode", "encode", "replace", "settle_field")},
     )

@@ -21,7 +21,7 @@ from glidepath.events import RunEnded
 from glidepath.messages import ToolResultMessage, UserMessage
 from glidepath.spi import AfterDecision, Block, Gate, Replace
 from glidepath.testing import VirtualClock
-from glidepath.testing.conformance.hook_contract import call_context
+from glidepath.testing.conformance import call_context
 
 
 class Trial:

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from glidepath._lazy import lazy_attributes
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -56,3 +58,15 @@ def _dispatch(argv: Sequence[str], world: CliContext) -> int:
         world.complain(str(error))
         return 2
     return code
+
+
+# What other packages use, imported when it is first asked for.
+if TYPE_CHECKING:
+    from glidepath.apps.cli.cli_context import CliContext as CliContext
+    from glidepath.apps.cli.exits import exit_code as exit_code
+    from glidepath.apps.cli.team_board import TeamBoard as TeamBoard
+
+if not TYPE_CHECKING:
+    __getattr__ = lazy_attributes(
+        __name__, cli_context=("CliContext",), exits=("exit_code",), team_board=("TeamBoard",)
+    )

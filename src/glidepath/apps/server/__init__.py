@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
+from glidepath._lazy import lazy_attributes
 from glidepath.values import ConfigurationError, install_line
 
 if TYPE_CHECKING:
@@ -61,3 +62,15 @@ def app(
     from glidepath.apps.server.application import make_application
 
     return make_application(agents, store=store, token=token, keys=keys, gate=gate, **options)
+
+
+# What other packages use, imported when it is first asked for.
+if TYPE_CHECKING:
+    from glidepath.apps.server.application import ServeOptions as ServeOptions
+    from glidepath.apps.server.listener import config_for as config_for, listen as listen
+    from glidepath.apps.server.protocol_acp import EditorAgent as EditorAgent
+
+if not TYPE_CHECKING:
+    __getattr__ = lazy_attributes(
+        __name__, application=("ServeOptions",), listener=("config_for", "listen"), protocol_acp=("EditorAgent",)
+    )

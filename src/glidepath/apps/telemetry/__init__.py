@@ -4,6 +4,9 @@
 decides where the data goes. Without a provider the plugin asks for no events, and a run costs what it costs without it.
 """
 
+from typing import TYPE_CHECKING
+
+from glidepath._lazy import lazy_attributes
 from glidepath.values import install_line
 
 try:
@@ -15,3 +18,11 @@ from glidepath.apps.telemetry.fleet_gauges import watch_fleet
 from glidepath.apps.telemetry.telemetry_plugin import OpenTelemetry
 
 __all__ = ["OpenTelemetry", "watch_fleet"]
+
+# What other packages use, imported when it is first asked for.
+if TYPE_CHECKING:
+    from glidepath.apps.telemetry.background import Background as Background
+    from glidepath.apps.telemetry.vocabulary import CONTENT_SWITCH as CONTENT_SWITCH
+
+if not TYPE_CHECKING:
+    __getattr__ = lazy_attributes(__name__, background=("Background",), vocabulary=("CONTENT_SWITCH",))

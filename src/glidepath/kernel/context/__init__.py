@@ -26,5 +26,11 @@ __all__ = [
     "strategy",
 ]
 
+if TYPE_CHECKING:
+    from glidepath.kernel.context.summarize import SYSTEM_PROMPT as SYSTEM_PROMPT
+    from glidepath.kernel.context.trimming import trim_text as trim_text
+
 if not TYPE_CHECKING:
-    __getattr__ = lazy_attributes(__name__, summarize=("Checkpoint", "CheckpointRequest", "Summarize"))
+    __getattr__ = lazy_attributes(
+        __name__, trimming=("trim_text",), summarize=("SYSTEM_PROMPT", "Checkpoint", "CheckpointRequest", "Summarize")
+    )

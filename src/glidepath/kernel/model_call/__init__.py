@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from math import inf
 from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
 
+from glidepath._lazy import lazy_attributes
 from glidepath._wire import Record
 from glidepath.kernel.model_call.attempt import Attempt, Reply, classify_broken_stream, pump, wait_for_consumer
 from glidepath.kernel.model_call.booking import (
@@ -451,3 +452,11 @@ class _Call(Record, eq=False):
         run.turn.enter(AgentState.RUNNING)
         if run.plan.health.state is not BreakerState.CLOSED:  # others have found out meanwhile
             raise error
+
+
+# What other packages use, imported when it is first asked for.
+if TYPE_CHECKING:
+    from glidepath.kernel.model_call.closing import MOST_AFTER_END as MOST_AFTER_END
+
+if not TYPE_CHECKING:
+    __getattr__ = lazy_attributes(__name__, closing=("MOST_AFTER_END",))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from glidepath._lazy import lazy_attributes
 from glidepath._wire import replace
 from glidepath.kernel.tool_calls.batch import Batch, log_parallel_hint, width_for
 from glidepath.kernel.tool_calls.calls import apply_decisions, bind, clear, keep_to_programs, prepare
@@ -564,3 +565,11 @@ def _change(job: Job, name: str, decision: AfterDecision) -> None:
     )
     if decision.is_error is not None:
         job.kind = (job.kind or name) if decision.is_error else None
+
+
+# What other packages use, imported when it is first asked for.
+if TYPE_CHECKING:
+    from glidepath.kernel.tool_calls.spawn import MOST_REPORTED as MOST_REPORTED
+
+if not TYPE_CHECKING:
+    __getattr__ = lazy_attributes(__name__, spawn=("MOST_REPORTED",))

@@ -14,8 +14,11 @@ Every clause is one test and has a number; its docstring is the clause. Nothing 
 from collections.abc import Mapping
 from pkgutil import iter_modules
 from types import MappingProxyType
+from typing import TYPE_CHECKING
 
 import pytest
+
+from glidepath._lazy import lazy_attributes
 
 # Failed clauses explain themselves only if pytest rewrites them, and it must know that before the import.
 pytest.register_assert_rewrite(*[f"{__name__}.{module.name}" for module in iter_modules(__path__)])
@@ -108,3 +111,11 @@ CONTRACTS: Mapping[str, tuple[type[Contract], ...]] = MappingProxyType(
     }
 )
 """The contracts of each extension point, by its name; the first applies to all."""
+
+# What other packages use, imported when it is first asked for.
+if TYPE_CHECKING:
+    from glidepath.testing.conformance.contract import clauses_of as clauses_of
+    from glidepath.testing.conformance.hook_contract import call_context as call_context
+
+if not TYPE_CHECKING:
+    __getattr__ = lazy_attributes(__name__, contract=("clauses_of",), hook_contract=("call_context",))

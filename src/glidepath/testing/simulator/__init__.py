@@ -11,7 +11,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING
 
+from glidepath._lazy import lazy_attributes
 from glidepath._wire import Value, encode
 from glidepath.agent import Agent, Limits, LoopConfig
 from glidepath.testing import ScriptedModel
@@ -151,3 +153,11 @@ def _choose_specimens(only: Sequence[str]) -> list[type[Specimen]]:
             hint = f"; did you mean {meant!r}?" if meant else "; `glidepath sim --list` names them all"
             raise ConfigurationError(f"only: there is no scenario or family {name!r}{hint}")
     return [kind for kind in SPECIMENS if not only or kind.name in only or kind.family in only]
+
+
+# What other packages use, imported when it is first asked for.
+if TYPE_CHECKING:
+    from glidepath.testing.simulator.flight import Trail as Trail
+
+if not TYPE_CHECKING:
+    __getattr__ = lazy_attributes(__name__, flight=("Trail",))
