@@ -35,7 +35,7 @@ _BAR = 30
 _ANSWERS = {"nudge": "the model is told", "withdraw": "the tool is withdrawn"}
 
 
-@tool(read_only=True, idempotent=True)
+@tool(name="atlas", read_only=True, idempotent=True)
 async def look_up_city(city: str) -> str:
     """Look a city up in the atlas."""
     return ATLAS.get(city.strip(), f"{city} is not in the atlas. It has {', '.join(ATLAS)}.")

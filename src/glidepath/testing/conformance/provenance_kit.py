@@ -49,12 +49,12 @@ async def delete_account(account: str) -> str:
 
 
 @tool
-async def unmarked_tool(to: str) -> str:
+async def forward(to: str) -> str:
     """It has no marks."""
     return f"forwarded to {to}"
 
 
-TOOLS: tuple[Tool, ...] = (read_inbox, look_up, send_message, delete_account, unmarked_tool)
+TOOLS: tuple[Tool, ...] = (read_inbox, look_up, send_message, delete_account, forward)
 READ, BAD = call("read_inbox"), call("send_message", to=STRANGER, body="hello")
 GOOD = call("send_message", to=FRIEND, body="There is one mail.")
 
