@@ -18,6 +18,7 @@ from glidepath.values import stability_of
 FOLDER = Path(__file__).resolve().parent.parent / "api"
 MODULES = (
     "glidepath",
+    "glidepath.agent.replay",
     "glidepath.code",
     "glidepath.conformance",
     "glidepath.conformance.specimen_contract",

@@ -488,6 +488,51 @@ def inside_imports(texts: dict[str, str] | None = None) -> list[str]:
     return found
 
 
+def count_tests_of_internals(texts: dict[str, str] | None = None) -> tuple[int, list[str]]:
+    """How many files `tests` has, and those that import from a module which is neither public nor a package's facade.
+
+    Public is what has a dump in `api/`, and the paths beside the packages that only re-export. A facade is the
+    `__init__` of any package of ours, whatever names it offers; a module that is imported through it, as in
+    `from glidepath.sessions import archive`, is inside all the same. Imports in functions count, and so does a test of
+    the module itself.
+    """
+    if texts is None:
+        folder = ROOT / "tests"
+        texts = {path.relative_to(ROOT).as_posix(): path.read_text(encoding="utf-8") for path in folder.rglob("*.py")}
+    open_to_all = {dump.stem for dump in (ROOT / "api").glob("*.txt")}
+    open_to_all |= {f"glidepath.{path.stem}" for path in PACKAGE.glob("[!_]*.py")}
+    open_to_all |= {_module_of(path.parent) for path in PACKAGE.rglob("__init__.py")}
+    modules = {_module_of(path.with_suffix("")) for path in PACKAGE.rglob("*.py")}
+    found = []
+    for label, text in sorted(texts.items()):
+        names = set()
+        for node in ast.walk(ast.parse(text)):
+            if isinstance(node, ast.ImportFrom) and node.module and not node.level:
+                names |= {node.module} | {f"{node.module}.{one.name}" for one in node.names}
+            elif isinstance(node, ast.Import):
+                names |= {one.name for one in node.names}
+        inside = names & modules - open_to_all
+        if inside:
+            found.append(f"{label}: {', '.join(sorted(inside))}")
+    return len(texts), found
+
+
+def _module_of(path: Path) -> str:
+    return ".".join(path.relative_to(PACKAGE.parent).parts)
+
+
+def facade_names_of_modules() -> list[str]:
+    """Names that a facade offers and that a module or package below it has, too: which one is found depends on luck."""
+    found = []
+    for path in PACKAGE.rglob("__init__.py"):
+        below = {one.stem for one in path.parent.iterdir() if one.name != path.name}
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.ImportFrom) and node.module and node.module != _module_of(path.parent):
+                here = {one.asname or one.name for one in node.names} & below
+                found += [f"{_module_of(path.parent)}.{name}" for name in sorted(here)]
+    return found
+
+
 def measure() -> dict[str, Any]:
     """Every figure, by name."""
     every, bare = parameters()
@@ -508,6 +553,7 @@ def measure() -> dict[str, Any]:
         "a tool turn, streamed": walk_of_a_turn(streamed=True)._asdict(),
         "public names": len(public_names()),
         "names imported from inside other packages": len(inside_imports()),
+        "test files that import internals": len(count_tests_of_internals()[1]),
         "functions named by a participle, percent": participle_share(),
     }
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from glidepath._wire import Value
+from glidepath.values import Value
 
 
 class ExtensionPoint(Value, frozen=True, kw_only=True):

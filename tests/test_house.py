@@ -13,8 +13,7 @@ from pathlib import Path
 import pytest
 
 from glidepath.outcome import Snapshot
-from glidepath.run import PARTS
-from glidepath.run.snapshot import KEPT
+from glidepath.run import KEPT, PARTS
 
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "src" / "glidepath"
@@ -491,6 +490,7 @@ def test_every_rule_says_which_mistake_it_prevents():
 MOST_PACKAGES = 15
 MOST_LOOSE_MODULES = 4
 MOST_INSIDE_IMPORTS = 300
+MOST_TESTS_OF_INTERNALS = 120
 MOST_PARTICIPLES = 1.5
 """Percent of the functions."""
 SHORT_FORMS = ("the same in short", "second form", "see `cruise`")
@@ -538,6 +538,50 @@ def test_a_name_from_inside_another_package_is_counted():
     assert len(house["inside_imports"](texts)) == 2
     assert house["inside_imports"]({"apps/here.py": "from glidepath.sessions import a"}) == []
     assert house["inside_imports"]({"sessions/here.py": "from glidepath.sessions.archive import a"}) == []
+
+
+def test_a_facade_has_no_name_of_a_module_below_it():
+    """Prevents an import that gives a function or a module of the same name, whichever was imported first."""
+    assert house["facade_names_of_modules"]() == []
+
+
+def test_few_tests_import_internals(capsys):
+    """Prevents tests that break when a module is renamed: 289 of 486 files named modules which nobody else may name."""
+    every, found = house["count_tests_of_internals"]()
+    with capsys.disabled():
+        print(f" {len(found)} of {every} test files import internals ", end="")
+    assert len(found) <= MOST_TESTS_OF_INTERNALS, found
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "from glidepath.sessions.archive import stop",
+        "from glidepath.sessions import archive",
+        "from glidepath import _wire",
+        "import glidepath.run.watch",
+        "def f():\n    from glidepath.run.watch import Watch",
+    ],
+)
+def test_a_test_of_internals_is_found(line):
+    """Checks the check."""
+    assert len(house["count_tests_of_internals"]({"tests/test_here.py": line})[1]) == 1
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "from glidepath import Agent, errors",
+        "from glidepath.errors import ToolError",
+        "from glidepath.sessions import MemoryStore, read_journal",
+        "from glidepath.agent.replay import replay",
+        "from glidepath.apps.cli import CliContext",
+        "import glidepath.mcp",
+    ],
+)
+def test_a_test_of_public_names_and_facades_is_not_counted(line):
+    """Checks the check."""
+    assert house["count_tests_of_internals"]({"tests/test_here.py": line}) == (1, [])
 
 
 def test_a_function_is_named_by_a_verb():

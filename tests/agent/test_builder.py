@@ -24,8 +24,7 @@ from glidepath import (
     Texts,
     tool,
 )
-from glidepath.agent.config import FIELDS
-from glidepath.agent.setters import Setters
+from glidepath.agent import FIELDS, Setters
 from glidepath.events import RunEnded, StreamChunk
 from glidepath.sessions import MemoryStore
 from glidepath.spi import HOOKS, AfterDecision, Block

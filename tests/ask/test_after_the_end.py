@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from glidepath import Agent, CancelToken, Limits, LoopOutcome, Usage
-from glidepath.kernel.model_call.closing import MOST_AFTER_END
+from glidepath.kernel.model_call import MOST_AFTER_END
 from glidepath.messages import StreamEnd, TextDelta, ToolCallDelta
 from glidepath.testing import no_leftovers, virtual
 

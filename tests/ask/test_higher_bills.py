@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from glidepath import Agent, Budget, Limits, LoopOutcome, Usage, tool
-from glidepath.agent.prices import look_up_price
+from glidepath.agent import look_up_price
 from glidepath.events import BudgetSettled
-from glidepath.kernel.model_call.settlement import cost_of, is_implausible
+from glidepath.kernel.model_call import cost_of, is_implausible
 from glidepath.messages import ReplyInfo, StreamEnd, TextDelta
-from glidepath.models.usage_reports import chat_bill, chat_media, gemini_media
+from glidepath.models import chat_bill, chat_media, gemini_media
 from glidepath.run import Price
 from glidepath.sessions import MemoryStore, SqliteStore
 from glidepath.testing import EventRecorder, ScriptedModel, VirtualClock, call, raw, say, virtual

@@ -9,7 +9,7 @@ from glidepath import Agent, ConfigurationError, Limits, LoopOutcome, Session, t
 from glidepath.errors import ContextOverflowError, RejectedError
 from glidepath.messages import ImageBlock, TextBlock, UserMessage
 from glidepath.testing import ScriptedModel, call, fail, say, virtual
-from glidepath.tools.picture_size import picture_tokens, read_pixel_size
+from glidepath.tools import picture_tokens, read_pixel_size
 
 LIMITS = Limits(max_iterations=6)
 

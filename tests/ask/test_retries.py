@@ -18,7 +18,7 @@ from glidepath.errors import (
 )
 from glidepath.events import AttemptDiscarded, RetryScheduled, StreamChunk, StreamStarted
 from glidepath.messages import StopReason, StreamEnd, TextDelta, Usage
-from glidepath.run.resilience import LONGEST_RETRY_AFTER
+from glidepath.run import LONGEST_RETRY_AFTER
 from glidepath.testing import EventRecorder, ScriptedModel, call, empty, fail, no_end, raw, say, truncated, virtual
 
 LIMITS = Limits(max_iterations=5)

@@ -8,7 +8,8 @@ from hypothesis import given, strategies as st
 from glidepath import Agent, Limits, Usage, tool
 from glidepath.errors import TransientError
 from glidepath.events import BudgetReserved, BudgetSettled
-from glidepath.kernel.model_call.settlement import Evidence, _is_believable, is_implausible, settle_usage
+from glidepath.kernel.model_call import is_implausible
+from glidepath.kernel.model_call.settlement import Evidence, _is_believable, settle_usage
 from glidepath.kernel.model_call.side_call import SideAccount, SideQuestion, SideRefused, side_call
 from glidepath.messages import ReplyInfo, StreamEnd, TextDelta, UserMessage
 from glidepath.spi import INSIDE

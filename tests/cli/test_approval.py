@@ -12,12 +12,13 @@ import pytest
 from hypothesis import given, strategies as st
 
 from glidepath import tool
-from glidepath._wire import replace
+from glidepath.apps.cli import ApprovalAsked, format_question
 from glidepath.apps.cli.approval import is_sandboxed
-from glidepath.apps.cli.approval_dialog import ApprovalAsked, consult, format_question
+from glidepath.apps.cli.approval_dialog import consult
 from glidepath.apps.cli.display_text import call_line, escape_invisible, width_of
 from glidepath.messages import ToolCall
 from glidepath.outcome import CallFrame, PendingCall
+from glidepath.values import replace
 from glidepath.workspace.toolset import _SANDBOXED
 
 from .shell_user import environment

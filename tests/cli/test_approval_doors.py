@@ -9,12 +9,11 @@ import time
 import pytest
 from tests.spoofs import IDS, SPOOFS, assert_shown
 
-from glidepath.apps.cli.approval_dialog import ApprovalAsked, format_question
+from glidepath.apps.cli import ApprovalAsked, format_question
 from glidepath.messages import ToolCall
 from glidepath.outcome import PendingCall
 from glidepath.run import question_rows
-from glidepath.workspace import AlwaysAllowed, Workspace, scope_of, workspace_tools
-from glidepath.workspace.always import simple_words
+from glidepath.workspace import AlwaysAllowed, Workspace, scope_of, simple_words, workspace_tools
 
 from .shell_user import environment
 from .terminal import READ, Terminal

@@ -7,11 +7,11 @@ import pytest
 from rich.console import Console
 from textual import events, events as keys
 
-from glidepath.apps.cli import CliContext
+from glidepath.apps.cli import CliContext, make_parser
+from glidepath.apps.cli.chat import COMMANDS
 from glidepath.apps.cli.chat.app import ChatApp
-from glidepath.apps.cli.chat.chat_conversation import COMMANDS, Conversation
+from glidepath.apps.cli.chat.chat_conversation import Conversation
 from glidepath.apps.cli.layers import Known, gather
-from glidepath.apps.cli.parser import make_parser
 
 from .shell_user import glidepath
 

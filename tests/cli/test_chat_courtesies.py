@@ -8,13 +8,12 @@ from datetime import datetime
 import pytest
 from textual.events import Key, Paste
 
-from glidepath.apps.cli import CliContext
-from glidepath.apps.cli.approval_dialog import ApprovalAsked, consult, format_question
+from glidepath.apps.cli import ApprovalAsked, CliContext, format_question, make_parser
+from glidepath.apps.cli.approval_dialog import consult
 from glidepath.apps.cli.chat.slash import estimate_next_message, rename_chat
 from glidepath.apps.cli.chat_cards import ChatCard, card_of, choose_chat
 from glidepath.apps.cli.file_changes import Changes
 from glidepath.apps.cli.layers import gather
-from glidepath.apps.cli.parser import make_parser
 from glidepath.apps.cli.status import reserved_output_of, status_line
 from glidepath.context import CharEstimator, make_sizer
 from glidepath.errors import ConfigurationError

@@ -7,7 +7,7 @@ from contextlib import closing
 
 import pytest
 
-from glidepath.apps.cli.attachments import ASIDE
+from glidepath.apps.cli import ASIDE
 from glidepath.events import StreamChunk, ToolStarted
 from glidepath.messages import TextBlock, UserMessage
 from glidepath.run import approve

@@ -9,8 +9,7 @@ from rich.console import Console
 from textual.events import Key
 from textual.message import Message
 
-from glidepath._wire import replace
-from glidepath.apps.cli import CliContext
+from glidepath.apps.cli import CliContext, make_parser
 from glidepath.apps.cli.attachments import load_pictures
 from glidepath.apps.cli.chat.chat_limits import limit_used_up
 from glidepath.apps.cli.chat.old_messages import answer_entries
@@ -19,13 +18,13 @@ from glidepath.apps.cli.chat.slash import describe_turn_end
 from glidepath.apps.cli.chat_cards import card_of
 from glidepath.apps.cli.file_changes import Changes, format_difference
 from glidepath.apps.cli.instructions import load_custom_commands
-from glidepath.apps.cli.parser import make_parser
 from glidepath.apps.cli.status import strip_control_characters
 from glidepath.apps.cli.user_shell import describe_result, run_user_command, tail_output
 from glidepath.constraints import MaxIterationConstraint, TimeoutConstraint
 from glidepath.events import StreamChunk
 from glidepath.messages import ImageBlock, TextBlock
 from glidepath.outcome import LoopOutcome, StopCause
+from glidepath.values import replace
 from glidepath.workspace import Workspace, workspace_tools
 
 from .test_chat import play, say, shown, talk, users

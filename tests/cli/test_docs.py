@@ -3,10 +3,10 @@
 import re
 from pathlib import Path
 
-from glidepath.apps.cli.chat.chat_conversation import COMMANDS as SLASH
+from glidepath.apps.cli import make_parser
+from glidepath.apps.cli.chat import COMMANDS as SLASH
 from glidepath.apps.cli.commands import COMMANDS
-from glidepath.apps.cli.parser import make_parser
-from glidepath.workspace.toolset import TOOL_NAMES
+from glidepath.workspace import TOOL_NAMES
 
 PAGE = (Path(__file__).resolve().parent.parent.parent / "docs" / "command-line.md").read_text(encoding="utf-8")
 

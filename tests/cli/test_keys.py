@@ -7,8 +7,7 @@ import time
 
 import pytest
 
-from glidepath.apps.cli import CliContext
-from glidepath.apps.cli.parser import make_parser
+from glidepath.apps.cli import CliContext, make_parser
 from glidepath.apps.cli.secrets_given import check_secrets
 from glidepath.errors import ConfigurationError
 

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, strategies as st
 from rich.console import Console
 
-from glidepath.apps.cli.chat.heap import keep_heap
-from glidepath.apps.cli.markup import Blocks, render_block
+from glidepath.apps.cli import Blocks, render_block
+from glidepath.apps.cli.chat import keep_heap
 from glidepath.testing import ScriptedModel, say
 
 from .test_chat import ChatApp, say as send, talk

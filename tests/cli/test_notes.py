@@ -7,8 +7,7 @@ import shlex
 import pytest
 
 from glidepath import Agent, Limits, tool
-from glidepath.apps.cli.layers import LoadedSettings
-from glidepath.apps.cli.notes import suggest_next_commands
+from glidepath.apps.cli import LoadedSettings, suggest_next_commands
 from glidepath.messages import ToolCall
 from glidepath.outcome import AgentState, LoopOutcome, PendingCall, RunResult
 from glidepath.sessions import SqliteStore

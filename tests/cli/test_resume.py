@@ -9,8 +9,9 @@ import sqlite3
 
 import pytest
 
+from glidepath.apps.cli import LoadedSettings
 from glidepath.apps.cli.commands.run_command import resume_line, to_know
-from glidepath.apps.cli.layers import Known, LoadedSettings
+from glidepath.apps.cli.layers import Known
 from glidepath.errors import StoreError
 from glidepath.messages import ToolCall
 from glidepath.outcome import AgentState, ConfigurationChange, LoopOutcome, RunResult

@@ -434,8 +434,7 @@ def test_run_without_rich_does_its_work_all_the_same(tmp_path, monkeypatch):
         monkeypatch.delitem(sys.modules, name, raising=False)
     monkeypatch.setitem(sys.modules, "rich", None)
     monkeypatch.setitem(sys.modules, "rich.console", None)
-    from glidepath.apps.cli import CliContext
-    from glidepath.apps.cli.parser import make_parser
+    from glidepath.apps.cli import CliContext, make_parser
 
     out, err = Terminal(), Terminal()
     world = CliContext(environ={}, stdin=io.StringIO(), stdout=out, stderr=err, folder=tmp_path)

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from glidepath import GuardrailsConfig, Limits, LoopConfig
+from glidepath.apps.cli import make_parser
 from glidepath.apps.cli.commands import COMMANDS
 from glidepath.apps.cli.layers import load
-from glidepath.apps.cli.parser import make_parser
 from glidepath.apps.cli.setting_rows import PYTHON_ONLY
 from glidepath.apps.cli.setting_values import read_text
 from glidepath.apps.cli.settings import BY_KEY, BY_SEED, SECTIONS, SETTINGS, variable_name_of
@@ -145,7 +145,7 @@ def test_every_sample_loads(path, tmp_path):
 
 
 def test_there_is_a_sample_for_every_kind_of_provider():
-    from glidepath.models.hosts import HOSTS
+    from glidepath.models import HOSTS
 
     texts = [path.read_text(encoding="utf-8") for path in SAMPLES]
     shown = {host.adapter for host in HOSTS.values() if any(f'"{host.name}:' in text for text in texts)}

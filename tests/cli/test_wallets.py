@@ -6,9 +6,8 @@ import json
 import pytest
 
 from glidepath import Agent, Budget, Limits, Usage
-from glidepath.apps.cli import CliContext
+from glidepath.apps.cli import CliContext, make_parser
 from glidepath.apps.cli.layers import gather
-from glidepath.apps.cli.parser import make_parser
 from glidepath.outcome import LoopOutcome
 from glidepath.sessions import SqliteStore
 from glidepath.testing import ScriptedModel, say

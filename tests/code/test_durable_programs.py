@@ -6,13 +6,13 @@ from pathlib import Path
 import pytest
 
 from glidepath import Agent, CancelToken, Limits, LoopOutcome, Plugin, RunResult, answer, approve, deny, tool
-from glidepath._wire import decode, encode
 from glidepath.agent.replay import replay
 from glidepath.code import CodeMode
 from glidepath.sessions import MemoryStore, RedactingStore, export_journal, import_journal
 from glidepath.sessions.fold import fold
 from glidepath.spi import Ask
 from glidepath.testing import ScriptedModel, VirtualClock, call, calls, say, virtual
+from glidepath.values import decode, encode
 
 from .desk import Desk, outputs
 

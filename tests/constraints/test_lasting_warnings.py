@@ -7,7 +7,7 @@ import pytest
 
 from glidepath import AgentState, Limits, LoopOutcome, ResourceAction, ResourceConstraint, ResourceValidation
 from glidepath.events import ConstraintViolated, HookFailed
-from glidepath.kernel.constraint_checks import MOST_WARNINGS
+from glidepath.kernel import MOST_WARNINGS
 from glidepath.messages import UserMessage
 from glidepath.testing import ScriptedModel, call, hang, say, virtual
 

@@ -9,7 +9,7 @@ from glidepath import Agent, AgentState, CancelToken, Limits, LoopOutcome, Sessi
 from glidepath.context import Summarize
 from glidepath.errors import ContextOverflowError, RefusedError, TransientError
 from glidepath.events import BudgetReserved, BudgetSettled, ContextShaped, StreamChunk, StreamStarted
-from glidepath.kernel.context.summarize import SYSTEM_PROMPT
+from glidepath.kernel.context import SYSTEM_PROMPT
 from glidepath.messages import UserMessage
 from glidepath.sessions import MemoryStore
 from glidepath.testing import (

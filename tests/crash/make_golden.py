@@ -213,7 +213,7 @@ async def imported(store):
 
 
 async def repaired(store):
-    from glidepath.sessions.repairing import repair
+    from glidepath.sessions import repair
 
     await agent(store, WORK).run("do the work", session="s")
     commits = store._shelves["s"].commits
@@ -223,8 +223,8 @@ async def repaired(store):
 
 
 async def redacted(store):
-    from glidepath._wire import replace
     from glidepath.sessions import RedactingStore
+    from glidepath.values import replace
 
     def hide(text):
         return text.replace("secret", "[hidden]")

@@ -6,8 +6,7 @@ from contextlib import suppress
 import pytest
 
 from glidepath import Agent, Limits, LoopOutcome, ToolContext, tool
-from glidepath.sessions import MemoryStore, read_journal
-from glidepath.sessions.archive import list_runs
+from glidepath.sessions import MemoryStore, list_runs, read_journal
 from glidepath.testing import ScriptedModel, VirtualClock, call, calls, say, transcript_errors
 
 LIMITS = Limits(max_iterations=20, max_tokens=200_000)

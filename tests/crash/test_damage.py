@@ -15,7 +15,6 @@ from tests.crash.unprivileged import as_somebody_else
 
 from glidepath import Agent, AgentState, Limits, LoopOutcome, tool
 from glidepath._version import VERSION
-from glidepath._wire import replace
 from glidepath.errors import ConfigurationError, StoreError
 from glidepath.messages import IMPORTED
 from glidepath.sessions import (
@@ -26,13 +25,14 @@ from glidepath.sessions import (
     export_journal,
     import_journal,
     link,
+    list_runs,
     prune,
     read_journal,
+    repair,
 )
-from glidepath.sessions.archive import list_runs
 from glidepath.sessions.chain import OLDEST
-from glidepath.sessions.repairing import repair
 from glidepath.testing import ScriptedModel, call, say
+from glidepath.values import replace
 
 GOLDEN = Path(__file__).parent / "golden"
 

@@ -11,8 +11,7 @@ import pytest
 
 from glidepath import Agent, Limits, LoopOutcome, approve, tool
 from glidepath._version import VERSION
-from glidepath.sessions import MemoryStore, read, read_journal
-from glidepath.sessions.archive import parse_export
+from glidepath.sessions import MemoryStore, parse_export, read, read_journal
 from glidepath.sessions.fold import KINDS
 from glidepath.testing import ScriptedModel, say, transcript_errors
 

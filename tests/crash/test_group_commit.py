@@ -13,7 +13,6 @@ from contextlib import closing
 import pytest
 
 from glidepath import Agent, AgentState, Budget, Limits, LoopOutcome, tool
-from glidepath._wire import replace
 from glidepath.agent import durable
 from glidepath.errors import StoreError
 from glidepath.sessions import (
@@ -28,6 +27,7 @@ from glidepath.sessions import (
 )
 from glidepath.spi import Commit
 from glidepath.testing import ScriptedModel, call, no_leftovers, say
+from glidepath.values import replace
 
 from .test_damage import act, fly
 from .test_owners import following

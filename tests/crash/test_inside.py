@@ -8,8 +8,7 @@ from contextlib import closing, suppress
 import pytest
 
 from glidepath import Agent, Limits, LoopOutcome, Plugin, tool
-from glidepath.sessions import MemoryStore, SqliteStore, read_journal
-from glidepath.sessions.archive import list_runs
+from glidepath.sessions import MemoryStore, SqliteStore, list_runs, read_journal
 from glidepath.testing import ScriptedModel, VirtualClock, call, say
 
 from .test_children import CHILD, LIMITS, PARENT, PRICES, Dead, Mortal

@@ -17,14 +17,23 @@ from glidepath import (
     approve,
     tool,
 )
-from glidepath._wire import replace
 from glidepath.errors import ConfigurationError, StoreError, TransientError
 from glidepath.events import SessionSaved
 from glidepath.messages import CustomMessage, StreamEnd, TextDelta, UnknownMessage, Usage, UserMessage
-from glidepath.run.snapshot import KEPT, take_snapshot
-from glidepath.sessions import JournalRecorder, MemoryStore, SqliteStore, link, read, read_journal, verify_commits
+from glidepath.run import KEPT
+from glidepath.run.snapshot import take_snapshot
+from glidepath.sessions import (
+    MARKED,
+    JournalRecorder,
+    MemoryStore,
+    SqliteStore,
+    link,
+    read,
+    read_journal,
+    verify_commits,
+)
 from glidepath.sessions.fold import fold
-from glidepath.sessions.state_changes import MARKED, StateChanges, strip_result
+from glidepath.sessions.state_changes import StateChanges, strip_result
 from glidepath.testing import (
     EventRecorder,
     ScriptedModel,
@@ -38,6 +47,7 @@ from glidepath.testing import (
     truncated,
     virtual,
 )
+from glidepath.values import replace
 
 PRICES = {"scripted": ("3", "15")}
 

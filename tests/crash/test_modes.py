@@ -10,8 +10,7 @@ import pytest
 
 from glidepath import Agent, Limits
 from glidepath.errors import StoreError
-from glidepath.sessions import SqliteStore
-from glidepath.sessions.archive import list_runs
+from glidepath.sessions import SqliteStore, list_runs
 from glidepath.testing import ScriptedModel, say
 
 

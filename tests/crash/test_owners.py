@@ -13,8 +13,7 @@ import pytest
 
 from glidepath import Agent, Limits, LoopOutcome
 from glidepath.errors import StoreError
-from glidepath.sessions import SqliteStore, is_alive, link, read_journal, this_owner, verify_commits
-from glidepath.sessions.owner import is_of_this_process
+from glidepath.sessions import SqliteStore, is_alive, is_of_this_process, link, read_journal, this_owner, verify_commits
 from glidepath.testing import ScriptedModel, say
 
 

@@ -9,8 +9,7 @@ import pytest
 from glidepath import Agent, Budget, Limits
 from glidepath.agent import sweep
 from glidepath.errors import StoreError
-from glidepath.sessions import PostgresStore, annotate, export_journal, find_sessions, read_journal
-from glidepath.sessions.archive import list_runs
+from glidepath.sessions import PostgresStore, annotate, export_journal, find_sessions, list_runs, read_journal
 from glidepath.testing import ScriptedModel, say
 
 from .postgres import fresh_schema

@@ -9,8 +9,7 @@ from glidepath import Agent, CancelToken, ExecutionMode, Limits, LoopOutcome, To
 from glidepath.agent.replay import replay
 from glidepath.errors import TransientError
 from glidepath.messages import StreamEnd, TextDelta, ToolCallDelta, Usage
-from glidepath.sessions import MemoryStore
-from glidepath.sessions.repairing import repair
+from glidepath.sessions import MemoryStore, repair
 from glidepath.spi import Commit
 from glidepath.testing import ScriptedModel, VirtualClock, call, calls, fail, say, virtual
 

@@ -7,8 +7,7 @@ import sys
 import pytest
 
 from glidepath import Agent, Limits, tool
-from glidepath.sessions import find_sessions, read_journal, rewind
-from glidepath.sessions.summaries import is_half_copy
+from glidepath.sessions import find_sessions, is_half_copy, read_journal, rewind
 from glidepath.testing import ScriptedModel, call, say
 
 from .flights import make_store

@@ -16,8 +16,15 @@ import pytest
 from glidepath import Agent, Limits, LoopOutcome, tool
 from glidepath.agent.replay import replay
 from glidepath.errors import ConfigurationError
-from glidepath.sessions import MemoryStore, PostgresStore, RedactingStore, SqliteStore, read_journal
-from glidepath.sessions.postgres_transactions import PostgresTransaction, check_statement
+from glidepath.sessions import (
+    MemoryStore,
+    PostgresStore,
+    PostgresTransaction,
+    RedactingStore,
+    SqliteStore,
+    check_statement,
+    read_journal,
+)
 from glidepath.spi import AfterDecision, Plugin
 from glidepath.testing import ScriptedModel, call, calls, say
 from glidepath.tools import StoreConnection

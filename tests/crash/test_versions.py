@@ -12,9 +12,7 @@ from glidepath.errors import StoreError
 from glidepath.events import ConfigurationChanged, RunStarted
 from glidepath.messages import StopReason, StreamEnd, TextDelta, ToolCallDelta, Usage
 from glidepath.outcome import AgentState
-from glidepath.sessions import SCHEMA, MemoryStore, export_journal, read_journal
-from glidepath.sessions.chain import hash_commit
-from glidepath.sessions.repairing import repair
+from glidepath.sessions import SCHEMA, MemoryStore, export_journal, hash_commit, read_journal, repair
 from glidepath.spi import Commit
 from glidepath.testing import EventRecorder
 

@@ -12,8 +12,7 @@ import sys
 from glidepath import Agent, Limits, Usage, tool
 from glidepath.errors import ConfigurationError
 from glidepath.messages import StreamEnd, TextDelta, ToolCallDelta
-from glidepath.sessions import PostgresStore
-from glidepath.sessions.postgres_transactions import PostgresTransaction
+from glidepath.sessions import PostgresStore, PostgresTransaction
 from glidepath.tools import StoreConnection
 
 DSN, CALLS, DURABILITY, KILL, NUMBER = sys.argv[1], int(sys.argv[2]), sys.argv[3], sys.argv[4], int(sys.argv[5])

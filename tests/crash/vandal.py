@@ -18,9 +18,9 @@ from glidepath.sessions import (
     import_journal,
     prune,
     read_journal,
+    repair,
     rewind,
 )
-from glidepath.sessions.repairing import repair
 from glidepath.spi import SessionQuery
 from glidepath.testing import ScriptedModel, call, calls, say
 

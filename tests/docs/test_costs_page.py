@@ -7,7 +7,7 @@ import subprocess
 import pytest
 from tests.extension_points import EXTENSION_POINTS
 
-from glidepath.models.hosts import HOSTS
+from glidepath.models import HOSTS
 from glidepath.outcome import LoopOutcome
 from glidepath.spi import HOOKS
 from glidepath.values import stability_of

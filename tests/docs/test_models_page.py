@@ -4,11 +4,9 @@ import inspect
 
 import pytest
 
-from glidepath._wire import replace
-from glidepath.models import AnthropicModel, GoogleModel, OpenAIChatModel, OpenAIResponsesModel
-from glidepath.models.faults import Faults
+from glidepath.models import HOSTS, AnthropicModel, Faults, GoogleModel, OpenAIChatModel, OpenAIResponsesModel
 from glidepath.models.formats import anthropic_messages, google_contents, responses
-from glidepath.models.hosts import HOSTS
+from glidepath.values import replace
 
 from .pages import ROOT, code, table
 

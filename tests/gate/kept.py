@@ -4,11 +4,9 @@ import asyncio
 from contextlib import asynccontextmanager
 
 from glidepath import Limits
-from glidepath.apps.gate.governor import make_governor
-from glidepath.apps.gate.session_keeper import SessionKeeper
+from glidepath.apps.gate import SessionKeeper, make_governor
 from glidepath.gate import Gate, Upstream
-from glidepath.sessions import read_journal
-from glidepath.sessions.archive import list_runs
+from glidepath.sessions import list_runs, read_journal
 from glidepath.testing.upstream import ScriptedUpstream
 
 from .foreign import KEY, VENDORS, Flown

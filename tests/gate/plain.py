@@ -3,7 +3,7 @@
 import asyncio
 import json
 
-from glidepath.apps.gate.governing import GateAnswer
+from glidepath.apps.gate import GateAnswer
 
 KEY = "gate-test-key-0123456789"
 
@@ -263,8 +263,7 @@ class Stage:
         self._options = options
 
     async def __aenter__(self):
-        from glidepath.apps.gate import Gate, Upstream
-        from glidepath.apps.gate.upstreams import VENDORS
+        from glidepath.apps.gate import VENDORS, Gate, Upstream
 
         await self.upstream.__aenter__()
         upstreams = [Upstream(name, name, self.upstream.url, **self._fields) for name in VENDORS]

@@ -8,9 +8,7 @@ import pytest
 import uvicorn
 
 from glidepath import Agent, Limits
-from glidepath.apps.gate import Upstream
-from glidepath.apps.gate.gate_toml import GateConfig
-from glidepath.apps.gate.served_gate import ServedGate
+from glidepath.apps.gate import GateConfig, ServedGate, Upstream
 from glidepath.serve import app
 from glidepath.sessions import SqliteStore
 from glidepath.testing import ScriptedModel, say

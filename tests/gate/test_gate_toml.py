@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from glidepath.apps.gate.gate_toml import load_config, read_config
+from glidepath.apps.gate import load_config, read_config
 from glidepath.errors import ConfigurationError
 
 WHOLE = """

@@ -8,10 +8,7 @@ import aiohttp
 import pytest
 
 from glidepath import Limits
-from glidepath.apps.gate.gate_prices import PriceList
-from glidepath.apps.gate.governor import GateGovernor, choose_upstreams
-from glidepath.apps.gate.lines import BudgetTerms, Line, LineBook
-from glidepath.apps.gate.tree import GateLimits
+from glidepath.apps.gate import BudgetTerms, GateGovernor, GateLimits, Line, LineBook, PriceList, choose_upstreams
 from glidepath.serve.locks import AccessKey, Visitor
 from glidepath.sessions import MemoryStore, SqliteStore
 

@@ -10,8 +10,7 @@ import pytest
 from glidepath.errors import StoreError
 from glidepath.messages import AssistantMessage, ToolResultMessage, UserMessage
 from glidepath.outcome import AgentState, LoopOutcome, TextOrigin
-from glidepath.sessions import MemoryStore, RedactingStore, SqliteStore, export_journal, read_journal
-from glidepath.sessions.archive import list_runs
+from glidepath.sessions import MemoryStore, RedactingStore, SqliteStore, export_journal, list_runs, read_journal
 from glidepath.testing import transcript_errors
 
 from .foreign import KEY, LOOPS, RESULT, fly_anthropic, fly_chat, in_real_time

@@ -9,7 +9,7 @@ import zlib
 
 import pytest
 
-from glidepath.apps.gate.governing import GateAnswer
+from glidepath.apps.gate import GateAnswer
 
 from .plain import KEY, PlainGovernor, Talk, answer_json, events, on_stage, raw, until
 

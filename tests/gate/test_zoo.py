@@ -7,7 +7,7 @@ import sys
 import pytest
 from tests.gate.zoo import FOLDER, ZOO
 
-from glidepath.testing.upstream.conduct import CONDUCTS
+from glidepath.testing.upstream import CONDUCTS
 
 table, observe, fly, flight = ZOO.table, ZOO.observe, ZOO.fly, ZOO.flight
 

@@ -3,7 +3,7 @@
 from itertools import count
 
 from glidepath import Agent, Limits, tool
-from glidepath.guards.turn_notice import LANDING_NOTICE
+from glidepath.guards import LANDING_NOTICE
 from glidepath.models import StreamEnd, TextDelta, ToolCallDelta
 from glidepath.testing import EventRecorder, ScriptedModel, call, calls, raw, say, transcript_errors
 

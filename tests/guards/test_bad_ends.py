@@ -4,9 +4,7 @@ import pytest
 
 from glidepath import AgentState, ConfigurationError, GuardrailsConfig, LoopOutcome, Plugin
 from glidepath.events import GuardTripped
-from glidepath.guards import GracefulTurnLimit
-from glidepath.guards.stops import STOP_GUARDS
-from glidepath.guards.turn_notice import DEFAULT_NOTICE
+from glidepath.guards import DEFAULT_NOTICE, STOP_GUARDS, GracefulTurnLimit
 from glidepath.models import StreamEnd, TextDelta
 from glidepath.testing import ScriptedModel, call, empty, raw, say, thinking, truncated, virtual
 

@@ -25,7 +25,7 @@ from glidepath.events import NoticeSent
 from glidepath.sessions import MemoryStore
 from glidepath.spi import Block
 from glidepath.testing import EventRecorder, ScriptedModel, call, say, truncated, virtual
-from glidepath.values.texts import LONGEST_TEXT, PLACEHOLDERS
+from glidepath.values import LONGEST_TEXT, PLACEHOLDERS
 
 FIELDS = Texts.__struct_fields__
 

@@ -13,7 +13,7 @@ from glidepath import (
     tool,
 )
 from glidepath.events import AttemptDiscarded, GuardTripped, OutputTokensEscalated, ToolStarted
-from glidepath.guards.truncation import join_parts
+from glidepath.guards import join_parts
 from glidepath.testing import ScriptedModel, call, calls, say, truncated, virtual
 
 from .loops import fly

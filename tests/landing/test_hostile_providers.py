@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from glidepath import Agent, Limits, LoopOutcome, Plugin, deny, tool
-from glidepath.guards.turn_notice import DEFAULT_NOTICE
+from glidepath.guards import DEFAULT_NOTICE
 from glidepath.sessions import MemoryStore, read_journal
 from glidepath.testing import ScriptedModel, call, say, virtual
 

@@ -6,12 +6,12 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from glidepath import Agent, ConfigurationError, GuardrailsConfig, Limits, LoopOutcome, Plugin, Usage, tool
-from glidepath._wire import encode
 from glidepath.events import BudgetReserved
 from glidepath.models import StreamEnd, TextDelta, ToolCallDelta
 from glidepath.spi import Gate
 from glidepath.testing import EventRecorder, ScriptedModel, VirtualClock, call, say
 from glidepath.tools import Tool
+from glidepath.values import encode
 
 ANSWER = "This is what I found."
 

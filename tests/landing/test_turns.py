@@ -4,7 +4,7 @@ import pytest
 
 from glidepath import AgentState, Limits, LoopOutcome
 from glidepath.events import HookFailed, LandingStarted, NoticeSent
-from glidepath.guards.turn_notice import DEFAULT_NOTICE, LANDING_NOTICE
+from glidepath.guards import DEFAULT_NOTICE, LANDING_NOTICE
 from glidepath.testing import ScriptedModel, call, calls, say, virtual
 
 from .pilots import ANSWER, deaf, fly, obedient, slow_to_notice, work

@@ -14,7 +14,7 @@ from glidepath.messages import (
     ToolResultMessage,
     UserMessage,
 )
-from glidepath.models.local.local_prompt import make_brief
+from glidepath.models.local import make_brief
 from glidepath.spi import ToolSpec
 
 from .talk import WEATHER, request

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from glidepath.messages import TextDelta, ToolCallDelta
-from glidepath.models.local.local_reply import ConstrainedReply
+from glidepath.models.local import ConstrainedReply
 
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(),

@@ -12,8 +12,7 @@ from glidepath.errors import ConfigurationError, ToolError
 from glidepath.events import ToolEnded, ToolStarted
 from glidepath.spi import Block
 from glidepath.testing import EventRecorder, ScriptedModel, call, calls, say, transcript_errors, virtual
-from glidepath.testing.specimens import Moment
-from glidepath.testing.specimens.bad_order import PacksBoxesInOneReply
+from glidepath.testing.specimens import Moment, PacksBoxesInOneReply
 
 LIMITS = Limits(max_iterations=6)
 MARKS = {

@@ -292,7 +292,7 @@ async def test_g8_calls_that_are_cut_again_end_the_run():
 
 @virtual
 async def test_calls_in_a_refusal_never_run():
-    from glidepath._wire import replace
+    from glidepath.values import replace
 
     shop = Workshop()
     result, _ = await fly([replace(call("a").with_text("no"), stop_reason="refusal")], [shop.tool("a")])

@@ -26,12 +26,11 @@ from glidepath import (
 from glidepath.errors import ContextOverflowError, TransientError
 from glidepath.events import MessageAdded, StreamStarted, ToolEnded, ToolStarted, TurnStarted
 from glidepath.models import StreamEnd, TextDelta, ThinkingDelta, ToolCallDelta
-from glidepath.plugins.hook_table import Hooks
+from glidepath.plugins import Hooks
 from glidepath.resilience import model_breaker
 from glidepath.sessions import MemoryStore
 from glidepath.spi import AfterDecision, Block, Gate, GuardVerdict
-from glidepath.testing import VirtualClock
-from glidepath.testing.recorder import compact_line as compact
+from glidepath.testing import VirtualClock, compact_line as compact
 
 TURNS = 4
 
@@ -200,7 +199,7 @@ class Follows(Plugin):
 
 class Rename(ProtocolPolicy):
     def normalize_tool_calls(self, calls, known):
-        from glidepath._wire import replace
+        from glidepath.values import replace
 
         return [replace(call, name="second") for call in calls]
 

@@ -9,7 +9,7 @@ import threading
 import pytest
 
 from glidepath import Agent, Limits, tool
-from glidepath.mcp.artifacts import Artifacts
+from glidepath.mcp import Artifacts
 from glidepath.testing import ScriptedModel, say
 from glidepath.tools import ToolSource, ToolSupply
 

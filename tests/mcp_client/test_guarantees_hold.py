@@ -13,8 +13,7 @@ import pytest
 from glidepath import Agent, Limits, answer
 from glidepath.outcome import LoopOutcome
 from glidepath.sessions import MemoryStore, SqliteStore
-from glidepath.testing import ScriptedModel, call, calls, no_leftovers, say
-from glidepath.testing.grammar import grammar_errors
+from glidepath.testing import ScriptedModel, call, calls, grammar_errors, no_leftovers, say
 
 from .servers import FAKE, agent_with, collect, fake, results
 

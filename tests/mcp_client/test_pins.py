@@ -7,7 +7,7 @@ import pytest
 from glidepath import approve
 from glidepath.errors import ConfigurationError
 from glidepath.events import ToolsChanged
-from glidepath.mcp.definitions import digest_of
+from glidepath.mcp import digest_of
 from glidepath.mcp.pins import Lock, describe_differences, read_lock, write_lock
 from glidepath.outcome import LoopOutcome
 from glidepath.sessions import MemoryStore

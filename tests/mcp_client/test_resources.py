@@ -2,8 +2,8 @@
 
 import pytest
 
-from glidepath.apps.cli.servers import prompt_of
-from glidepath.mcp.resource_tools import list_prompts, prompt_text
+from glidepath.apps.cli import prompt_of
+from glidepath.mcp import list_prompts, prompt_text
 from glidepath.testing import call, say
 
 from .servers import ERAS, agent_with, fake, results

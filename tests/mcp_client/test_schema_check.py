@@ -6,9 +6,17 @@ import jsonschema
 import pytest
 from hypothesis import given, strategies as st
 
-from glidepath.mcp.definitions import clean_text, make_legal_name, make_legal_schema
-from glidepath.mcp.elicitation import Question, combine_questions, fill_defaults, find_secret_field, question_of
-from glidepath.mcp.schema_check import schema_problems
+from glidepath.mcp import (
+    Question,
+    clean_text,
+    combine_questions,
+    fill_defaults,
+    find_secret_field,
+    make_legal_name,
+    make_legal_schema,
+    question_of,
+    schema_problems,
+)
 
 SCALARS = st.one_of(st.none(), st.booleans(), st.integers(-9, 9), st.sampled_from(["", "a", "abc"]), st.just(1.5))
 VALUES = st.recursive(

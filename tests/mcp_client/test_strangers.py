@@ -8,10 +8,8 @@ import pytest
 
 from glidepath import Limits, LoopOutcome, answer
 from glidepath.events import ToolsChanged
-from glidepath.mcp import McpServer
-from glidepath.mcp.definitions import make_legal_schema
+from glidepath.mcp import McpServer, make_legal_schema, schema_problems
 from glidepath.mcp.pins import Lock, write_lock
-from glidepath.mcp.schema_check import schema_problems
 from glidepath.testing import call, say
 
 from .servers import agent_with, collect, fake, results

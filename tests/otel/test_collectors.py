@@ -16,7 +16,7 @@ from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor, SimpleSpanProcessor, SpanExporter, SpanExportResult
 
 from glidepath import Agent, Limits, tool
-from glidepath.apps.telemetry.background import Background
+from glidepath.apps.telemetry import Background
 from glidepath.otel import OpenTelemetry
 from glidepath.testing import EventRecorder, ScriptedModel, call, say
 

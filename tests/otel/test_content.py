@@ -6,7 +6,7 @@ import threading
 import pytest
 
 from glidepath import Agent, Limits, tool
-from glidepath.apps.telemetry.vocabulary import CONTENT_SWITCH
+from glidepath.apps.telemetry import CONTENT_SWITCH
 from glidepath.testing import ScriptedModel, call, say, thinking
 
 from .kit import Recorded, tokens

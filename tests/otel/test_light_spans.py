@@ -12,8 +12,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from opentelemetry.trace import Status, StatusCode
 
 from glidepath import Agent, Limits, tool
-from glidepath.apps.telemetry.light_span import LightSpan
-from glidepath.apps.telemetry.run_spans import RunSpans
+from glidepath.apps.telemetry import LightSpan, RunSpans
 from glidepath.events import HookFailed, StreamStarted
 from glidepath.otel import OpenTelemetry
 from glidepath.testing import ScriptedModel, call, say

@@ -6,14 +6,13 @@ import os
 import pytest
 
 from glidepath import Agent, Limits, Plugin, approve, tool
-from glidepath._wire import replace
-from glidepath.apps.telemetry.measures import Measures, instruments_of
-from glidepath.apps.telemetry.vocabulary import OPT_IN
+from glidepath.apps.telemetry import OPT_IN, Measures, instruments_of
 from glidepath.events import RunEnded, RunStarted
 from glidepath.messages import Usage
 from glidepath.sessions import MemoryStore
 from glidepath.spi import Ask
 from glidepath.testing import ScriptedModel, call, say
+from glidepath.values import replace
 
 from .kit import Recorded
 

@@ -6,7 +6,7 @@ import pytest
 from opentelemetry import trace
 
 from glidepath import Agent, Limits, tool
-from glidepath.apps.server.prometheus import PrometheusMeters, metrics_plugin
+from glidepath.apps.server import PrometheusMeters, metrics_plugin
 from glidepath.otel import OpenTelemetry
 from glidepath.teams import Team
 from glidepath.testing import ScriptedModel, call, say

@@ -22,12 +22,12 @@ from glidepath import (
     approve,
     tool,
 )
-from glidepath._wire import decode, encode
 from glidepath.errors import RunNotCompleted
 from glidepath.events import GuardTripped, MessageAdded
 from glidepath.sessions import MemoryStore
 from glidepath.testing import EventRecorder, ScriptedModel, call, say, truncated, virtual
 from glidepath.tools import Output, OutputError
+from glidepath.values import decode, encode
 
 LIMITS = Limits(max_iterations=6)
 

@@ -3,12 +3,12 @@
 import pytest
 
 from glidepath import Agent, ConfigurationError, Limits, LoopOutcome, Plugin, ProtocolPolicy, RunResult, approve, tool
-from glidepath._wire import decode, encode
 from glidepath.events import GuardTripped, HookFailed, NoticeSent
 from glidepath.kernel.plain_text import is_question
 from glidepath.messages import StopReason
 from glidepath.spi import Gate
 from glidepath.testing import EventRecorder, ScriptedModel, call, calls, say, transcript_errors, virtual
+from glidepath.values import decode, encode
 
 LIMITS = Limits(max_iterations=9)
 DELIVERED = []

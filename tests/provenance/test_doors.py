@@ -6,7 +6,8 @@ import pytest
 from acp.helpers import embedded_text_resource, resource_block, text_block
 from ag_ui.core import AssistantMessage as AguiReply, RunAgentInput, UserMessage as AguiUser
 
-from glidepath.apps.cli.attachments import ASIDE, attach_files, read_typed_part
+from glidepath.apps.cli import ASIDE
+from glidepath.apps.cli.attachments import attach_files, read_typed_part
 from glidepath.apps.cli.user_shell import describe_command_output
 from glidepath.apps.server.openai_input import read_messages
 from glidepath.apps.server.protocol_acp import _blocks

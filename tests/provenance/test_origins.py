@@ -18,8 +18,9 @@ from glidepath.teams import (
     TeamExecutionRequest,
     TeamStarted,
     TeamStep,
+    mark_untrusted,
+    step_prompt,
 )
-from glidepath.teams.team_prompts import mark_untrusted, step_prompt
 from glidepath.testing import EventRecorder, ScriptedModel, call, calls, say, virtual
 from glidepath.values import codec
 

@@ -7,8 +7,7 @@ import pytest
 from hypothesis import example, given, settings, strategies as st
 
 from glidepath import Agent, Limits, tool
-from glidepath.guards.provenance.user_text import UserText, role_of
-from glidepath.guards.provenance.words import is_telling
+from glidepath.guards.provenance import UserText, is_telling, role_of
 from glidepath.messages import TextBlock, UserMessage
 from glidepath.provenance import Provenance
 from glidepath.testing import ScriptedModel, call, say

@@ -10,8 +10,17 @@ from hypothesis import given, strategies as st
 
 from glidepath import tool
 from glidepath.resilience import model_breaker
-from glidepath.run import MARK_EVERY, PROBE_EVERY, Admission, BreakerState, tool_breaker
-from glidepath.run.resilience import MODEL_FAILURES, TOOL_FAILURES, Breaker, Health
+from glidepath.run import (
+    MARK_EVERY,
+    MODEL_FAILURES,
+    PROBE_EVERY,
+    TOOL_FAILURES,
+    Admission,
+    Breaker,
+    BreakerState,
+    Health,
+    tool_breaker,
+)
 from glidepath.testing import ScriptedModel
 
 

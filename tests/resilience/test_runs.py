@@ -15,8 +15,7 @@ from glidepath.errors import (
 )
 from glidepath.events import BreakerChanged, ModelSwitched, RetryScheduled, StreamStarted
 from glidepath.resilience import model_breaker
-from glidepath.run import BreakerState
-from glidepath.run.resilience import MODEL_FAILURES
+from glidepath.run import MODEL_FAILURES, BreakerState
 from glidepath.testing import EventRecorder, ScriptedModel, VirtualClock, call, fail, hang, virtual
 
 LIMITS = Limits(max_iterations=10)

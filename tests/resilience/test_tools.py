@@ -6,8 +6,7 @@ import pytest
 
 from glidepath import Agent, GuardrailsConfig, Limits, LoopOutcome, ToolError, approve, tool
 from glidepath.events import BreakerChanged, ToolEnded, ToolStarted
-from glidepath.run import BreakerState, tool_breaker
-from glidepath.run.resilience import TOOL_FAILURES
+from glidepath.run import TOOL_FAILURES, BreakerState, tool_breaker
 from glidepath.testing import EventRecorder, ScriptedModel, call, calls, say, virtual
 
 QUIET = GuardrailsConfig(max_repeated_tool_steps=0, max_error_streak=0)

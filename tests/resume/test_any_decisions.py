@@ -18,9 +18,9 @@ from glidepath import (
     deny,
     tool,
 )
-from glidepath._wire import decode, encode
 from glidepath.errors import FatalToolError
 from glidepath.testing import EventRecorder, ScriptedModel, VirtualClock, call, calls, transcript_errors
+from glidepath.values import decode, encode
 
 NAMES = ("free", "free_fails", "asked", "asked_fails", "asked_slow", "asked_terminal", "asked_fatal", "nobody")
 DECISIONS = ("approve", "approve", "change", "nonsense", "deny", "answer", "wait")

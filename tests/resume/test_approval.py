@@ -505,7 +505,7 @@ async def test_what_cannot_be_resumed_is_refused():
     session.messages.append(paused.messages[0])
     with pytest.raises(ConfigurationError, match="were changed"):
         await desk.agent.resume(session)
-    from glidepath._wire import replace
+    from glidepath.values import replace
 
     with pytest.raises(ConfigurationError, match="have no result"):
         await desk.agent.resume(replace(paused, pending=()))

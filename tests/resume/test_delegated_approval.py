@@ -5,12 +5,12 @@ import asyncio
 import pytest
 
 from glidepath import Limits, ToolContext, answer, approve, deny, tool
-from glidepath._wire import decode, encode
 from glidepath.errors import ConfigurationError
 from glidepath.outcome import AgentState, LoopOutcome, RunResult
 from glidepath.sessions import MemoryStore, Session, SqliteStore
 from glidepath.testing import call, calls, say, virtual
 from glidepath.tools import NeedsInput
+from glidepath.values import decode, encode
 
 from .desk import Desk, ids, results
 

@@ -20,12 +20,12 @@ from glidepath import (
     approve,
     tool,
 )
-from glidepath._wire import decode, encode, replace
 from glidepath.errors import RejectedError
 from glidepath.events import BudgetReserved, ContextShaped, GuardTripped
 from glidepath.messages import AssistantMessage, CustomMessage, TextBlock, UserMessage
 from glidepath.sessions import MemoryStore
 from glidepath.testing import call, calls, fail, hang, say, transcript_errors, virtual
+from glidepath.values import decode, encode, replace
 
 from .desk import Desk, ids, results
 

@@ -5,7 +5,6 @@ import json
 from hypothesis import given, settings, strategies as st
 
 from glidepath import AgentState, LoopOutcome, RunResult, StopCause, Usage, approve, deny
-from glidepath._wire import decode, encode, replace
 from glidepath.messages import CustomMessage, StopReason, ToolCall, UserMessage
 from glidepath.outcome import (
     AbandonedWork,
@@ -17,7 +16,7 @@ from glidepath.outcome import (
     ValidationRecord,
 )
 from glidepath.testing import call, calls, virtual
-from glidepath.values import Carried, PerRun, Program, SessionStand, Verdict
+from glidepath.values import Carried, PerRun, Program, SessionStand, Verdict, decode, encode, replace
 
 from .desk import Desk, ids, mixed, results
 

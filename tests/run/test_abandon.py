@@ -8,8 +8,17 @@ import pytest
 
 from glidepath import Agent, AgentState, CancelToken, ExecutionMode, Limits, LoopOutcome, ToolContext, tool
 from glidepath.messages import StreamEnd, TextDelta, Usage
-from glidepath.testing import EventRecorder, ScriptedModel, VirtualClock, call, calls, transcript_errors, virtual, work
-from glidepath.testing.leftovers import live_work
+from glidepath.testing import (
+    EventRecorder,
+    ScriptedModel,
+    VirtualClock,
+    call,
+    calls,
+    live_work,
+    transcript_errors,
+    virtual,
+    work,
+)
 
 LIMITS = Limits(max_iterations=5)
 

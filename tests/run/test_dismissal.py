@@ -8,8 +8,7 @@ import pytest
 
 from glidepath import Agent, CancelToken, Limits, LoopOutcome, Plugin, tool
 from glidepath.events import HookFailed, RunEnded, StreamChunk
-from glidepath.plugins import FAREWELL
-from glidepath.plugins.observer import LAST_WORDS
+from glidepath.plugins import FAREWELL, LAST_WORDS
 from glidepath.teams import Team
 from glidepath.testing import EventRecorder, ScriptedModel, call, no_leftovers, say, virtual
 

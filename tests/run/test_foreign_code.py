@@ -24,7 +24,6 @@ from glidepath import (
     Usage,
     tool,
 )
-from glidepath._wire import replace
 from glidepath.constraints import KillSwitchConstraint
 from glidepath.errors import ContextOverflowError
 from glidepath.events import RunEnded
@@ -45,6 +44,7 @@ from glidepath.testing import (
     truncated,
     virtual,
 )
+from glidepath.values import replace
 
 ANSWER = "ANSWER: this is what was found."
 SHARED = Limits(max_tokens=1_000_000, max_iterations=1_000)

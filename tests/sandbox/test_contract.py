@@ -4,7 +4,7 @@ import pytest
 
 from glidepath.conformance import SandboxContract
 from glidepath.sandbox import Sandbox
-from glidepath.testing.conformance.contract import clauses_of
+from glidepath.testing.conformance import clauses_of
 from glidepath.tools.sandbox import explain_unusable
 
 pytestmark = pytest.mark.process

@@ -8,7 +8,7 @@ from acp import schema
 from tests.spoofs import IDS, SPOOFS, assert_shown
 
 from glidepath import approve, tool
-from glidepath.apps.server.protocol_acp import EditorAgent
+from glidepath.apps.server import EditorAgent
 from glidepath.errors import ConfigurationError
 from glidepath.sessions import MemoryStore, decide
 from glidepath.testing import call, calls, say

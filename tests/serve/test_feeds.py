@@ -6,8 +6,8 @@ import json
 import pytest
 
 from glidepath import Agent, AgentState, Limits, tool
-from glidepath.apps.server import event_streams
-from glidepath.apps.server.event_log import FolderLog, LogHead, MemoryLog, kind_of
+from glidepath.apps.server import LogHead, event_streams
+from glidepath.apps.server.event_log import FolderLog, MemoryLog, kind_of
 from glidepath.apps.server.postgres_log import PostgresLog
 from glidepath.apps.server.run_summary import FlightCard
 from glidepath.errors import TransientError
@@ -184,7 +184,7 @@ def test_whoever_asks_for_nothing_special_gets_a_stream():
 def test_a_store_in_postgresql_keeps_events_and_shows_its_fleet():
     from tests.engines.kit import fresh_database
 
-    from glidepath.apps.fleet.fleet_ledger import FleetLedger
+    from glidepath.apps.fleet import FleetLedger
     from glidepath.engines.dbos import Quota
     from glidepath.run import Amount
     from glidepath.sessions import PostgresStore

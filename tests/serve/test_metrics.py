@@ -6,7 +6,8 @@ import re
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 
-from glidepath.apps.server.prometheus import PrometheusMeters, _labels, _name
+from glidepath.apps.server import PrometheusMeters
+from glidepath.apps.server.prometheus import _labels, _name
 from glidepath.otel import OpenTelemetry
 from glidepath.testing import call, say
 

@@ -29,8 +29,7 @@ ACTIONS = ("land", "stop", "steer", "decide", "resume", "fork", "limits", "settl
 
 
 def test_the_keywords_of_app_are_the_fields_of_its_options():
-    from glidepath.apps.server import ServeKeywords
-    from glidepath.apps.server.application import ServeOptions
+    from glidepath.apps.server import ServeKeywords, ServeOptions
 
     assert set(ServeKeywords.__annotations__) == set(ServeOptions.__struct_fields__)
 

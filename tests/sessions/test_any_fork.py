@@ -6,8 +6,7 @@ import random
 import pytest
 
 from glidepath import Agent, Limits, approve, deny, tool
-from glidepath.sessions import MemoryStore, read_journal, send
-from glidepath.sessions.forking import count_turns
+from glidepath.sessions import MemoryStore, count_turns, read_journal, send
 from glidepath.testing import ScriptedModel, call, calls, say, transcript_errors
 
 

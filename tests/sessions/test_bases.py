@@ -10,16 +10,16 @@ from glidepath.sessions import (
     Folded,
     MemoryStore,
     PostgresStore,
+    RedactingStore,
     SqliteStore,
     checkpoints as bases,
     export_journal,
     import_journal,
     read_folded_state,
     read_journal,
+    repair,
 )
 from glidepath.sessions.checkpoints import Base
-from glidepath.sessions.redaction import RedactingStore
-from glidepath.sessions.repairing import repair
 from glidepath.spi import Commit
 from glidepath.testing import ScriptedModel, call, calls, say
 
@@ -148,7 +148,7 @@ def test_a_base_that_does_not_fit_is_not_believed(harm):
         await talk(store, 6)
         shelf = store._shelves["s"]
         number = shelf.entry.summary["base"]
-        from glidepath._wire import replace
+        from glidepath.values import replace
 
         if harm in ("body", "older"):
             place = number - 1 if harm == "body" else (await read_journal(store, "s")).folded.bases[0][0] - 1

@@ -7,7 +7,7 @@ import pytest
 from tests.crash.postgres import fresh_schema
 
 from glidepath import Agent, ConfigurationError, Limits
-from glidepath.apps.server.event_log import LogHead, log_for
+from glidepath.apps.server import LogHead, log_for
 from glidepath.errors import StoreError
 from glidepath.sessions import (
     MemoryStore,

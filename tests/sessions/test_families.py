@@ -13,10 +13,10 @@ from glidepath.sessions import (
     export_journal,
     find_sessions,
     import_journal,
+    parse_export,
     read,
     read_journal,
 )
-from glidepath.sessions.archive import parse_export
 from glidepath.spi import Commit
 from glidepath.testing import ScriptedModel, call, say
 
@@ -194,7 +194,7 @@ def test_a_file_that_was_spoilt_is_refused_whole(change, said):
 def rechained(data, change):
     """An export as whoever can write JSON makes it: `change(number, body)` of every commit of its first journal."""
     from glidepath import _wire
-    from glidepath.sessions.chain import hash_commit
+    from glidepath.sessions import hash_commit
 
     first, *rest = data.splitlines()
     header, before, lines = _wire.loads(first), b"", []

@@ -2,7 +2,7 @@
 
 from glidepath.outcome import Snapshot
 from glidepath.run import PARTS, freeze_field
-from glidepath.sessions.state_changes import MARKED
+from glidepath.sessions import MARKED
 
 
 def test_a_run_in_which_nothing_has_happened_is_an_empty_snapshot():

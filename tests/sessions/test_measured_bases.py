@@ -10,6 +10,7 @@ from glidepath.run import TranscriptStats, transcript_stats as survey_module
 from glidepath.run.transcript_stats import MEASURE
 from glidepath.sessions import (
     MemoryStore,
+    RedactingStore,
     SqliteStore,
     checkpoints as bases,
     export_journal,
@@ -18,7 +19,6 @@ from glidepath.sessions import (
     read_folded_state,
 )
 from glidepath.sessions.checkpoints import _base_in
-from glidepath.sessions.redaction import RedactingStore
 from glidepath.testing import ScriptedModel, call, calls, say
 
 FIELDS = ("sizes", "tokens", "characters", "call_ids", "notices", "unsent", "pictures", "first_task")

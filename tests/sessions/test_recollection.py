@@ -9,7 +9,6 @@ import pytest
 from tests.crash.postgres import fresh_schema
 
 from glidepath import Agent, Limits, Session, Usage, tool
-from glidepath._wire import replace
 from glidepath.agent.prepare import RunRequest, prepare
 from glidepath.messages import CustomMessage, ImageBlock, TextBlock, UserMessage
 from glidepath.run import LONG, TranscriptStats, characters_of
@@ -25,6 +24,7 @@ from glidepath.sessions import (
 )
 from glidepath.spi import Commit
 from glidepath.testing import ScriptedModel, call, say
+from glidepath.values import replace
 
 STORES = {
     "memory": lambda _: MemoryStore(),

@@ -23,13 +23,13 @@ from glidepath.sessions import (
     find_sessions,
     import_journal,
     read_journal,
+    repair,
     send,
     stop,
     verify_commits,
 )
 from glidepath.sessions.chain import plain_payload
 from glidepath.sessions.fold import fold
-from glidepath.sessions.repairing import repair
 from glidepath.teams import Member, Team, TeamExecutionRequest
 from glidepath.testing import ScriptedModel, VirtualClock, call, calls, say
 from glidepath.values import codec

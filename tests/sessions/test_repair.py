@@ -7,8 +7,7 @@ from tests.crash.postgres import fresh_schema
 
 from glidepath import Agent, Limits, LoopOutcome, approve, tool
 from glidepath.errors import StoreError
-from glidepath.sessions import MemoryStore, PostgresStore, SqliteStore, read, read_journal, this_owner
-from glidepath.sessions.repairing import repair
+from glidepath.sessions import MemoryStore, PostgresStore, SqliteStore, read, read_journal, repair, this_owner
 from glidepath.spi import Commit
 from glidepath.testing import ScriptedModel, call, calls, say
 

@@ -6,9 +6,7 @@ import threading
 import pytest
 
 from glidepath import Agent, Limits, tool
-from glidepath.sessions import SqliteStore
-from glidepath.sessions.group_commit import GroupCommit, StoreJob
-from glidepath.sessions.sqlite_file import SqliteFile
+from glidepath.sessions import GroupCommit, SqliteFile, SqliteStore, StoreJob
 from glidepath.testing import ScriptedModel, call
 
 

@@ -216,7 +216,7 @@ def _well_configured():
 
 def _config(settings):
     """The configuration as it would be, unchecked: what cannot be built must be reported, not raised."""
-    from glidepath._wire import replace
+    from glidepath.values import replace
 
     limits = Limits(**settings.get("limits", BOUNDED))
     others = {name: value for name, value in settings.items() if name not in ("limits", "tools", "plugins")}
@@ -367,7 +367,7 @@ def test_the_simulator_can_be_used_inside_a_running_loop_of_its_own_thread():
 
 
 def test_the_report_is_written_as_json_and_read_back():
-    from glidepath._wire import decode
+    from glidepath.values import decode
 
     report = simulate(agent(), only=["replies"])
     again = decode(encode_report(report), Report)
@@ -376,7 +376,7 @@ def test_the_report_is_written_as_json_and_read_back():
 
 
 def test_the_page_shows_every_specimen_and_escapes_what_it_shows():
-    from glidepath._wire import replace
+    from glidepath.values import replace
 
     report = simulate(agent(limits={"max_iterations": 9}), only=["replies", "loops"])
     flights = (replace(report.flights[0], cause="<script>alert(1)</script>"), *report.flights[1:])

@@ -6,14 +6,13 @@ from decimal import Decimal
 import pytest
 
 from glidepath import Agent, ConfigurationError, GuardrailsConfig, Limits, tool
-from glidepath._wire import replace
 from glidepath.errors import TransientError
 from glidepath.run import Price
 from glidepath.sessions import MemoryStore
 from glidepath.sim.whatif import flown_runs, what_if
 from glidepath.testing import ScriptedModel, VirtualClock, call, fail, say
-from glidepath.testing.simulator.plots import svg_plot, text_plot
-from glidepath.testing.simulator.whatif import choose_values, count_unaffected
+from glidepath.testing.simulator import choose_values, count_unaffected, svg_plot, text_plot
+from glidepath.values import replace
 
 PRICES = {"scripted": ("1", "10")}
 

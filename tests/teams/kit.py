@@ -15,8 +15,8 @@ from glidepath.teams import (
     TeamStarted,
     TeamStep,
     VerdictOutcome,
+    make_ending,
 )
-from glidepath.teams.events import make_ending
 from glidepath.testing import ScriptedModel
 
 ROOMY = Limits(max_iterations=50)

@@ -6,8 +6,15 @@ import time
 import pytest
 from hypothesis import given, strategies as st
 
-from glidepath.teams import STEP_TRANSITIONS, DependencyFailure, StepOutcome, StepState, TeamStatus
-from glidepath.teams.step_table import IllegalMove, StepTable
+from glidepath.teams import (
+    STEP_TRANSITIONS,
+    DependencyFailure,
+    IllegalMove,
+    StepOutcome,
+    StepState,
+    StepTable,
+    TeamStatus,
+)
 
 from .kit import plan, step
 

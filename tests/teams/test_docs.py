@@ -8,8 +8,15 @@ from pathlib import Path
 import pytest
 
 from glidepath.plugins import snake_case
-from glidepath.teams import EvaluationStrategy, TeamConfig, TeamCoordinator, TeamEvent, TeamStatus, VerdictOutcome
-from glidepath.teams.events import TEAM_EVENTS
+from glidepath.teams import (
+    TEAM_EVENTS,
+    EvaluationStrategy,
+    TeamConfig,
+    TeamCoordinator,
+    TeamEvent,
+    TeamStatus,
+    VerdictOutcome,
+)
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 

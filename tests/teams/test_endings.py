@@ -7,7 +7,6 @@ import threading
 import pytest
 
 from glidepath import CancelToken, ConfigurationError, Plugin, approve, deny, tool
-from glidepath._wire import replace
 from glidepath.sessions import MemoryStore
 from glidepath.teams import (
     DefaultTaskDispatchCoordinator,
@@ -27,6 +26,7 @@ from glidepath.teams import (
     TeamStatus,
 )
 from glidepath.testing import EventRecorder, VirtualClock, call, hang, no_leftovers, say, virtual
+from glidepath.values import replace
 
 from .kit import PASS, Recorder, Verdicts, agent, plan, request, step, team
 

@@ -7,7 +7,6 @@ import pytest
 from hypothesis import given, strategies as st
 
 from glidepath import Agent, ConfigurationError
-from glidepath._wire import settle_field
 from glidepath.errors import RejectedError
 from glidepath.sessions import MemoryStore
 from glidepath.teams import (
@@ -23,6 +22,7 @@ from glidepath.teams import (
 )
 from glidepath.teams.evaluate import choose_evaluator, review
 from glidepath.testing import ScriptedModel, fail, no_leftovers, say, virtual
+from glidepath.values import settle_field
 
 from .kit import AUTO, EXCEEDED, PASS, REVISE, ROOMY, Verdicts, agent, request, step, team
 

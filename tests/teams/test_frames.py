@@ -17,9 +17,12 @@ from glidepath.teams import (
     TeamExecutionRequest,
     TeamStep,
     VerdictOutcome,
+    judge_prompt,
+    plan_prompt,
+    read_plan,
+    repair_prompt,
+    step_prompt,
 )
-from glidepath.teams.planner import read_plan
-from glidepath.teams.team_prompts import judge_prompt, plan_prompt, repair_prompt, step_prompt
 from glidepath.testing import VirtualClock
 from glidepath.tools import QuoteFrame
 

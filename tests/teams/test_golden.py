@@ -5,8 +5,7 @@ from pathlib import Path
 import pytest
 
 from glidepath import _wire, approve
-from glidepath.sessions import MemoryStore, read
-from glidepath.sessions.archive import parse_export
+from glidepath.sessions import MemoryStore, parse_export, read
 from glidepath.teams import StepState, TeamStatus
 from glidepath.testing import virtual
 

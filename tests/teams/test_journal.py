@@ -14,7 +14,6 @@ import pytest
 
 from glidepath import ConfigurationError, approve, tool
 from glidepath._version import VERSION
-from glidepath._wire import replace
 from glidepath.errors import RejectedError, StoreError
 from glidepath.sessions import SCHEMA, MemoryStore, SqliteStore, link, read, this_owner
 from glidepath.sessions.chain import OLDEST
@@ -33,6 +32,7 @@ from glidepath.teams import (
 )
 from glidepath.teams.events import codec
 from glidepath.testing import call, fail, hang, no_leftovers, say, virtual
+from glidepath.values import replace
 
 from .killable import crew as killable_crew
 from .kit import EXCEEDED, PASS, REVISE, Recorder, Verdicts, agent, request, step, team

@@ -13,8 +13,8 @@ from glidepath.teams import (
     RoleDefinition,
     TeamConfig,
     TeamStatus,
+    objects_in,
 )
-from glidepath.teams.answers import objects_in
 from glidepath.testing import fail, hang, virtual
 
 from .kit import Recorder, agent, request, step, team

@@ -5,8 +5,7 @@ import pytest
 from glidepath import ConfigurationError, Plugin
 from glidepath.errors import StoreError
 from glidepath.sessions import MemoryStore
-from glidepath.teams import ExpertTeamCoordinator
-from glidepath.teams.replaying import replay_team
+from glidepath.teams import ExpertTeamCoordinator, replay_team
 from glidepath.testing import virtual
 
 from .kit import agent, request, step, team

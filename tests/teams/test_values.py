@@ -5,7 +5,6 @@ import math
 import pytest
 
 from glidepath import ConfigurationError
-from glidepath._wire import decode, encode
 from glidepath.teams import (
     DependencyFailure,
     EvaluationContext,
@@ -28,6 +27,7 @@ from glidepath.teams import (
     TeamStep,
     VerdictOutcome,
 )
+from glidepath.values import decode, encode
 
 from .kit import agent, plan, request, step
 

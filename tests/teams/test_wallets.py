@@ -6,7 +6,7 @@ import os
 import pytest
 
 from glidepath import Budget, ConfigurationError, Limits
-from glidepath.agent.wallet_client import sweep
+from glidepath.agent import sweep
 from glidepath.sessions import MemoryStore, SqliteStore
 from glidepath.teams import TeamResourceConstraint, TeamStatus
 from glidepath.testing import no_leftovers, say, truncated, virtual

@@ -8,8 +8,7 @@ import time
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from glidepath.testing import VirtualClock, VirtualTimeError, no_leftovers, virtual
-from glidepath.testing.clock import VirtualLoop
+from glidepath.testing import VirtualClock, VirtualLoop, VirtualTimeError, no_leftovers, virtual
 
 DELAYS = st.lists(st.floats(min_value=0, max_value=10_000), max_size=8)
 

@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from glidepath.testing import no_leftovers, virtual, work
-from glidepath.testing.leftovers import live_work
+from glidepath.testing import live_work, no_leftovers, virtual, work
 
 
 @pytest.mark.process

@@ -3,8 +3,7 @@
 import pytest
 from hypothesis import given, strategies as st
 
-from glidepath.tools import find_closest
-from glidepath.tools.advice import explain_malformed_arguments, unknown_tool_message
+from glidepath.tools import explain_malformed_arguments, find_closest, unknown_tool_message
 
 NAMES = [f"tool_{number}" for number in range(30)]
 

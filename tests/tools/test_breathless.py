@@ -8,7 +8,7 @@ import pytest
 
 from glidepath import Agent, CancelToken, ExecutionMode, Limits, LoopOutcome, ToolContext, tool
 from glidepath.events import ToolEnded, ToolProgress, ToolStarted
-from glidepath.kernel.tool_calls.spawn import MOST_REPORTED
+from glidepath.kernel.tool_calls import MOST_REPORTED
 from glidepath.run import HIGH_WATER
 from glidepath.testing import EventRecorder, ScriptedModel, call, calls, no_leftovers, say, virtual
 

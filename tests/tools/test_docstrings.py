@@ -3,7 +3,7 @@
 import pytest
 from hypothesis import given, strategies as st
 
-from glidepath.tools.docstrings import read_docstring
+from glidepath.tools import read_docstring
 
 GOOGLE = """Find a thing.
 

@@ -16,8 +16,7 @@ import pytest
 
 from glidepath.errors import ConfigurationError, FatalToolError, ToolError
 from glidepath.testing import work
-from glidepath.tools import ToolContext, tool
-from glidepath.tools.processes import Reference, run_in_process
+from glidepath.tools import Reference, ToolContext, run_in_process, tool
 from glidepath.values import ChildError
 
 pytestmark = pytest.mark.process

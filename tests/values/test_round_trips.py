@@ -11,7 +11,6 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from glidepath import AgentState, LoopOutcome, RunResult, StopCause, Usage
-from glidepath._wire import WireError, decode, encode
 from glidepath.events import UnknownEvent
 from glidepath.messages import (
     AssistantMessage,
@@ -43,7 +42,7 @@ from glidepath.outcome import (
     Spend,
     ValidationRecord,
 )
-from glidepath.values import EVENTS, events as all_events, messages as all_messages
+from glidepath.values import EVENTS, WireError, decode, encode, events as all_events, messages as all_messages
 
 USAGE = Usage(10, 5, 3, 2, 1, estimated=True)
 CALL = ToolCall("c1", "search", {"query": "x", "n": [1, 2.5, None, True]})

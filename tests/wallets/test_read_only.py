@@ -9,7 +9,7 @@ import pytest
 from tests.crash.unprivileged import as_somebody_else
 
 from glidepath import Agent, Budget, Limits
-from glidepath.agent.wallet_client import account_of, sweep
+from glidepath.agent import account_of, sweep
 from glidepath.errors import StoreError
 from glidepath.sessions import SqliteStore
 from glidepath.spi import Hold, WalletDraw

@@ -6,7 +6,7 @@ import os
 import pytest
 
 from glidepath import Agent, Budget, Limits, tool
-from glidepath.agent.wallet_client import sweep
+from glidepath.agent import sweep
 from glidepath.errors import StoreError
 from glidepath.outcome import LoopOutcome
 from glidepath.sessions import MemoryStore, SqliteStore

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from tests.crash.postgres import fresh_schema
 
-from glidepath.agent.wallet_client import sweep
+from glidepath.agent import sweep
 
 from .flock import LEASE, make_store, make_wallet
 

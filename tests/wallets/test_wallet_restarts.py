@@ -8,8 +8,7 @@ from tests.crash.postgres import Server, fresh_schema
 
 from glidepath import Agent, Budget, Limits, LoopOutcome, tool
 from glidepath.errors import StoreError
-from glidepath.sessions import MemoryStore, PostgresStore, SqliteStore, this_owner
-from glidepath.sessions.postgres_pool import PassingError
+from glidepath.sessions import MemoryStore, PassingError, PostgresStore, SqliteStore, this_owner
 from glidepath.spi import Hold, OverdueHold, WalletDraw, WalletTerms
 from glidepath.testing import ScriptedModel, call, say
 

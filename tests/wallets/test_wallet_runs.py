@@ -7,7 +7,7 @@ from decimal import Decimal
 import pytest
 
 from glidepath import Agent, Budget, Limits, tool
-from glidepath.agent.wallet_client import PATIENCE, sweep
+from glidepath.agent import PATIENCE, sweep
 from glidepath.errors import StoreError
 from glidepath.events import TurnEnded
 from glidepath.outcome import AgentState, LoopOutcome

@@ -10,8 +10,7 @@ from hypothesis import given, strategies as st
 from glidepath import Agent, Limits, LoopOutcome, Tool
 from glidepath.errors import TransientError
 from glidepath.messages import AssistantMessage, StopReason, ToolCall, ToolResultMessage, UserMessage
-from glidepath.models import AnthropicModel, ModelRequest, OpenAIChatModel, ToolSpec
-from glidepath.models.names import ToolNames, make_legal_name
+from glidepath.models import AnthropicModel, ModelRequest, OpenAIChatModel, ToolNames, ToolSpec, make_legal_name
 
 from .dialects import DIALECTS, KEY, Anthropic, Chat
 from .server import Answer, Wire, run

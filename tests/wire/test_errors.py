@@ -22,8 +22,15 @@ from glidepath.errors import (
     TransientError,
 )
 from glidepath.messages import UserMessage
-from glidepath.models import AnthropicModel, GoogleModel, ModelRequest, OpenAIChatModel, OpenAIResponsesModel
-from glidepath.models.faults import Faults, retry_after
+from glidepath.models import (
+    AnthropicModel,
+    Faults,
+    GoogleModel,
+    ModelRequest,
+    OpenAIChatModel,
+    OpenAIResponsesModel,
+    retry_after,
+)
 
 from .dialects import DIALECTS, KEY, Anthropic, Chat, Google, Responses
 from .server import Answer, Wire, error, run

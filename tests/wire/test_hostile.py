@@ -9,11 +9,10 @@ from hypothesis import HealthCheck, given, settings, strategies as st
 from glidepath import Agent, Limits, LoopOutcome
 from glidepath.errors import ModelError
 from glidepath.messages import AssistantMessage, ReasoningBlock, TextBlock, ToolCall, UserMessage
-from glidepath.models import ModelRequest
+from glidepath.models import Faults, ModelRequest
 from glidepath.models.anthropic import _Reader as AnthropicReader
 from glidepath.models.content import iterate_pieces
 from glidepath.models.exchange import _read_guarded
-from glidepath.models.faults import Faults
 from glidepath.models.openai_chat import ChatReader
 from glidepath.models.openai_responses import _Reader as ResponsesReader
 from glidepath.models.strictness import make_strict

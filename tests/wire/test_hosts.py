@@ -24,7 +24,10 @@ from glidepath.messages import (
     UserMessage,
 )
 from glidepath.models import (
+    HOSTS,
+    KIND,
     AnthropicModel,
+    AwsEvents,
     GoogleModel,
     ModelRequest,
     OpenAIChatModel,
@@ -32,8 +35,6 @@ from glidepath.models import (
     ToolSpec,
     resolve,
 )
-from glidepath.models.aws_events import KIND, AwsEvents
-from glidepath.models.hosts import HOSTS
 
 from .dialects import KEY, Anthropic, Chat, Google
 from .server import Answer, Wire, error, run

@@ -12,8 +12,7 @@ from glidepath.errors import (
     TransientError,
 )
 from glidepath.messages import StreamEnd, TextDelta, ToolCallDelta, UserMessage
-from glidepath.models import ModelRequest
-from glidepath.models.faults import Faults
+from glidepath.models import Faults, ModelRequest
 
 from .dialects import DIALECTS, KEY, Anthropic, Chat, Responses, event
 from .server import Answer, Wire, error, run

@@ -8,9 +8,7 @@ import pytest
 from google import genai  # noqa: F401
 
 from glidepath.messages import ReasoningDelta, StreamEnd, TextDelta, ThinkingDelta, ToolCallDelta, UserMessage
-from glidepath.models import ModelRequest, ToolSpec
-from glidepath.models.aws_events import KIND
-from glidepath.models.hosts import HOSTS
+from glidepath.models import HOSTS, KIND, ModelRequest, ToolSpec
 from glidepath.models.strings import _make_model
 
 from .dialects import KEY

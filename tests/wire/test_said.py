@@ -23,7 +23,7 @@ from glidepath.messages import (
 )
 from glidepath.models import AnthropicModel, ModelRequest, OpenAIChatModel, ToolSpec
 from glidepath.testing import ScriptedModel, call
-from glidepath.tools.files import count_pages, file_tokens
+from glidepath.tools import count_pages, file_tokens
 from glidepath.values import codec
 
 from .dialects import DIALECTS, KEY, Anthropic, Chat, Google, Responses, event

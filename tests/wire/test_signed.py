@@ -13,8 +13,7 @@ import pytest
 
 from glidepath.errors import RejectedError
 from glidepath.messages import StreamEnd, TextDelta, UserMessage
-from glidepath.models import AnthropicModel, ModelRequest, ToolSpec, resolve
-from glidepath.models.aws_events import KIND
+from glidepath.models import KIND, AnthropicModel, ModelRequest, ToolSpec, resolve
 
 from .server import Answer, Wire, error, run
 from .test_hosts import SAID, chunk

@@ -8,8 +8,7 @@ import pytest
 
 from glidepath.errors import ModelError, RefusedError, RejectedError, TransientError
 from glidepath.messages import StreamEnd, TextDelta, ThinkingDelta, ToolCallDelta, UserMessage
-from glidepath.models import ModelRequest
-from glidepath.models.sse import Events
+from glidepath.models import Events, ModelRequest
 from glidepath.testing import no_leftovers
 
 from .dialects import DIALECTS, USED, event

@@ -2,7 +2,7 @@
 
 import pytest
 
-from glidepath.workspace.sandbox import try_sandbox
+from glidepath.workspace import try_sandbox
 
 
 @pytest.fixture(scope="session")

@@ -14,9 +14,8 @@ from glidepath import Agent, ConfigurationError, Limits
 from glidepath.errors import ToolError
 from glidepath.testing import ScriptedModel, call, say
 from glidepath.tools import ToolContext
-from glidepath.workspace import Workspace, file_tools, workspace_tools
+from glidepath.workspace import TOOL_NAMES, Workspace, file_tools, workspace_tools
 from glidepath.workspace.file_tools import MOST_READ, edit_file, list_folder, read_file, search, write_file
-from glidepath.workspace.toolset import TOOL_NAMES
 
 
 @pytest.fixture

@@ -19,9 +19,8 @@ import pytest
 
 from glidepath.errors import ToolError
 from glidepath.sandbox import Sandbox
-from glidepath.workspace import Workspace, _warden, sandbox as sandbox_module, shell as shell_module
+from glidepath.workspace import Workspace, _warden, run_command, sandbox as sandbox_module, shell as shell_module
 from glidepath.workspace.sandbox import guard_fault
-from glidepath.workspace.shell import run_command
 
 from .test_plants import PLANTS, rounds
 

@@ -9,8 +9,7 @@ import time
 import pytest
 
 from glidepath.errors import ToolError
-from glidepath.workspace import Workspace
-from glidepath.workspace.shell import run_command
+from glidepath.workspace import Workspace, run_command
 
 pytestmark = pytest.mark.process
 EVIL = "git init -q /tmp/x && git -C /tmp/x config core.fsmonitor 'touch PWNED'"

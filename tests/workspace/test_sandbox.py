@@ -19,11 +19,11 @@ from glidepath.workspace import (
     ShellLimits,
     Workspace,
     file_survey as survey_module,
+    run_command,
     sandbox as sandbox_module,
+    try_sandbox,
     workspace_tools,
 )
-from glidepath.workspace.sandbox import try_sandbox
-from glidepath.workspace.shell import run_command
 
 pytestmark = pytest.mark.process
 

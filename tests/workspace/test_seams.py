@@ -8,9 +8,8 @@ from pathlib import Path
 import pytest
 
 from glidepath.errors import ToolError
-from glidepath.workspace import Workspace, file_survey
+from glidepath.workspace import Workspace, file_survey, run_command
 from glidepath.workspace.file_tools import edit_file, write_file
-from glidepath.workspace.shell import run_command
 
 
 def shell(sandbox, place, command):

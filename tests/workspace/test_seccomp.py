@@ -6,7 +6,7 @@ import struct
 import pytest
 from hypothesis import given, strategies as st
 
-from glidepath.workspace.seccomp import MACHINES, filter_program
+from glidepath.workspace import MACHINES, filter_program
 
 ALLOW, KILL = 0x7FFF0000, 0x80000000
 REFUSE, ABSENT = 0x00050000 | errno.EPERM, 0x00050000 | errno.ENOSYS

@@ -7,8 +7,7 @@ import pytest
 from glidepath import Agent, Limits, approve, deny
 from glidepath.errors import ConfigurationError
 from glidepath.testing import ScriptedModel, call, say
-from glidepath.workspace import Workspace, workspace_tools
-from glidepath.workspace.secret_files import SecretFiles
+from glidepath.workspace import SecretFiles, Workspace, workspace_tools
 
 
 def reader(workspace, *turns):

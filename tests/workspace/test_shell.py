@@ -12,9 +12,9 @@ import pytest
 from glidepath import Agent, CancelToken, ConfigurationError, Limits
 from glidepath.errors import ToolError
 from glidepath.testing import ScriptedModel, call, say
-from glidepath.workspace import Bubblewrap, Workspace, _warden, sandbox as sandbox_module, workspace_tools
+from glidepath.workspace import Bubblewrap, Workspace, _warden, run_command, sandbox as sandbox_module, workspace_tools
 from glidepath.workspace.sandbox import find_sandbox
-from glidepath.workspace.shell import MOST_OUTPUT, run_command
+from glidepath.workspace.shell import MOST_OUTPUT
 
 pytestmark = pytest.mark.process
 

@@ -14,7 +14,6 @@ __all__ = ["Agent", "AgentBuilder", "Budget", "ExecutionMode", "Limits", "LoopCo
 
 if TYPE_CHECKING:
     from glidepath.agent.nested_runs import call_of as call_of
-    from glidepath.agent.replay import replay as replay
     from glidepath.agent.wallet_client import PATIENCE as PATIENCE, sweep as sweep
 
 if not TYPE_CHECKING:
@@ -22,17 +21,25 @@ if not TYPE_CHECKING:
 
 # What other packages use, imported when it is first asked for.
 if TYPE_CHECKING:
+    from glidepath.agent.config import FIELDS as FIELDS
     from glidepath.agent.per_run import check_metadata as check_metadata, check_user as check_user
-    from glidepath.agent.prices import check_prices as check_prices, find_price as find_price
+    from glidepath.agent.prices import (
+        check_prices as check_prices,
+        find_price as find_price,
+        look_up_price as look_up_price,
+    )
     from glidepath.agent.replay import Replayed as Replayed
-    from glidepath.agent.wallet_client import WalletClient as WalletClient
+    from glidepath.agent.setters import Setters as Setters
+    from glidepath.agent.wallet_client import WalletClient as WalletClient, account_of as account_of
 
 if not TYPE_CHECKING:
     __getattr__ = lazy_attributes(
         __name__,
         __getattr__,
+        config=("FIELDS",),
         per_run=("check_metadata", "check_user"),
-        prices=("check_prices", "find_price"),
-        replay=("replay", "Replayed"),
-        wallet_client=("PATIENCE", "sweep", "WalletClient"),
+        prices=("check_prices", "find_price", "look_up_price"),
+        replay=("Replayed",),
+        setters=("Setters",),
+        wallet_client=("PATIENCE", "WalletClient", "account_of", "sweep"),
     )

@@ -56,6 +56,8 @@ if TYPE_CHECKING:
     from glidepath.tools import Tool, ToolContext
     from glidepath.tools.definition import Runner
 
+__all__ = ["Replayed", "replay"]
+
 ENDS_HERE = "the recording ends here"
 PATIENCE = 30.0  # seconds without a commit until a replay that waits for one has come to another end
 TOGETHER = 12  # turns of the event loop within which calls are answered at the same moment

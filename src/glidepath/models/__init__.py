@@ -55,15 +55,28 @@ if not TYPE_CHECKING:
 
 # What other packages use, imported when it is first asked for.
 if TYPE_CHECKING:
+    from glidepath.models.aws_events import KIND as KIND, AwsEvents as AwsEvents
     from glidepath.models.content import parse_event as parse_event
+    from glidepath.models.faults import retry_after as retry_after
     from glidepath.models.formats.reading import call_of as call_of
-    from glidepath.models.usage_reports import anthropic_searches as anthropic_searches
+    from glidepath.models.names import ToolNames as ToolNames, make_legal_name as make_legal_name
+    from glidepath.models.sse import Events as Events
+    from glidepath.models.usage_reports import (
+        anthropic_searches as anthropic_searches,
+        chat_bill as chat_bill,
+        chat_media as chat_media,
+        gemini_media as gemini_media,
+    )
 
 if not TYPE_CHECKING:
     __getattr__ = lazy_attributes(
         __name__,
         __getattr__,
+        aws_events=("AwsEvents", "KIND"),
         content=("parse_event",),
-        usage_reports=("anthropic_searches",),
+        faults=("retry_after",),
+        names=("ToolNames", "make_legal_name"),
+        sse=("Events",),
+        usage_reports=("anthropic_searches", "chat_bill", "chat_media", "gemini_media"),
         **{"formats.reading": ("call_of",)},
     )

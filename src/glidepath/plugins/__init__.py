@@ -23,9 +23,10 @@ def __dir__() -> list[str]:
 
 # What other packages use, imported when it is first asked for.
 if TYPE_CHECKING:
-    from glidepath.plugins.hook_table import HookTable as HookTable, snake_case as snake_case
+    from glidepath.plugins.hook_table import Hooks as Hooks, HookTable as HookTable, snake_case as snake_case
     from glidepath.plugins.observer import (
         FAREWELL as FAREWELL,
+        LAST_WORDS as LAST_WORDS,
         Audience as Audience,
         Observer as Observer,
         finish_observers as finish_observers,
@@ -36,7 +37,7 @@ if not TYPE_CHECKING:
     __getattr__ = lazy_attributes(
         __name__,
         __getattr__,
-        hook_table=("HookTable", "snake_case"),
-        observer=("Audience", "FAREWELL", "Observer", "finish_observers"),
+        hook_table=("HookTable", "Hooks", "snake_case"),
+        observer=("Audience", "FAREWELL", "LAST_WORDS", "Observer", "finish_observers"),
         single_observer=("audience_of",),
     )

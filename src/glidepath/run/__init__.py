@@ -132,10 +132,15 @@ if TYPE_CHECKING:
     from glidepath.run.prefix import broke_prefix as broke_prefix, has_same_prefix as has_same_prefix
     from glidepath.run.question import USUAL_REASON as USUAL_REASON, question_rows as question_rows
     from glidepath.run.resilience import (
+        LONGEST_RETRY_AFTER as LONGEST_RETRY_AFTER,
         MARK_EVERY as MARK_EVERY,
+        MODEL_FAILURES as MODEL_FAILURES,
         PROBE_EVERY as PROBE_EVERY,
+        TOOL_FAILURES as TOOL_FAILURES,
         Admission as Admission,
+        Breaker as Breaker,
         BreakerState as BreakerState,
+        Health as Health,
         is_mistake as is_mistake,
         is_too_long_a_wait as is_too_long_a_wait,
         model_breaker as model_breaker,
@@ -165,6 +170,7 @@ if TYPE_CHECKING:
     )
     from glidepath.run.seams import BookedCall as BookedCall, Spawner as Spawner
     from glidepath.run.snapshot import (
+        KEPT as KEPT,
         PARTS as PARTS,
         freeze_field as freeze_field,
         guard_state as guard_state,
@@ -233,13 +239,15 @@ if not TYPE_CHECKING:
         prefix=("broke_prefix", "has_same_prefix"),
         question=("USUAL_REASON", "question_rows"),
         resilience=(
-            "LONGEST_RETRY_AFTER",
-            "MODEL_FAILURES",
-            "TOOL_FAILURES",
             "Admission",
+            "Breaker",
             "BreakerState",
+            "Health",
+            "LONGEST_RETRY_AFTER",
             "MARK_EVERY",
+            "MODEL_FAILURES",
             "PROBE_EVERY",
+            "TOOL_FAILURES",
             "is_mistake",
             "is_too_long_a_wait",
             "model_breaker",
@@ -261,6 +269,7 @@ if not TYPE_CHECKING:
         run_transcript=("AFTER_MODEL", "AFTER_TOOLS", "IN_FLIGHT", "PRE_FLIGHT"),
         seams=("BookedCall", "Spawner"),
         snapshot=(
+            "KEPT",
             "PARTS",
             "freeze_field",
             "guard_state",

@@ -88,7 +88,6 @@ if TYPE_CHECKING:
         Opened as Opened,
         Reserved as Reserved,
         Used as Used,
-        fold as fold,
     )
     from glidepath.sessions.foreign_mark import (
         GATE as GATE,
@@ -98,6 +97,7 @@ if TYPE_CHECKING:
         refuse_foreign_entry as refuse_foreign_entry,
     )
     from glidepath.sessions.forking import Fork as Fork, count_turns as count_turns, fork as fork, rewind as rewind
+    from glidepath.sessions.group_commit import GroupCommit as GroupCommit, StoreJob as StoreJob
     from glidepath.sessions.inbox import (
         control_in as control_in,
         decide as decide,
@@ -122,6 +122,7 @@ if TYPE_CHECKING:
     from glidepath.sessions.postgres import make_tables as make_tables
     from glidepath.sessions.postgres_pool import (
         ConnectionPool as ConnectionPool,
+        PassingError as PassingError,
         PostgresConnection as PostgresConnection,
         retry_through_restart as retry_through_restart,
         translate_errors as translate_errors,
@@ -141,8 +142,8 @@ if TYPE_CHECKING:
     from glidepath.sessions.schema_compat import decode_leniently as decode_leniently, message_of as message_of
     from glidepath.sessions.session import check_session_id as check_session_id
     from glidepath.sessions.session_ids import home_of as home_of, is_keepable as is_keepable
-    from glidepath.sessions.sqlite_file import default_file as default_file
-    from glidepath.sessions.state_changes import Counters as Counters
+    from glidepath.sessions.sqlite_file import SqliteFile as SqliteFile, default_file as default_file
+    from glidepath.sessions.state_changes import MARKED as MARKED, Counters as Counters
     from glidepath.sessions.store_calls import await_store as await_store, call_store as call_store
     from glidepath.sessions.summaries import (
         is_half_copy as is_half_copy,
@@ -154,8 +155,6 @@ if not TYPE_CHECKING:
     __getattr__ = lazy_attributes(
         __name__,
         __getattr__,
-        repairing=("repair",),
-        postgres_transactions=("PostgresTransaction", "check_statement"),
         archive=(
             "list_runs",
             "parse_export",
@@ -188,22 +187,31 @@ if not TYPE_CHECKING:
             "prune",
             "remove_sessions",
         ),
-        fold=("fold", "Began", "Child", "Folded", "HOOK", "Intent", "Opened", "Reserved", "Used"),
+        fold=("Began", "Child", "Folded", "HOOK", "Intent", "Opened", "Reserved", "Used"),
         foreign_mark=("GATE", "foreign_program", "is_foreign", "refuse_foreign", "refuse_foreign_entry"),
         forking=("count_turns", "Fork", "fork", "rewind"),
+        group_commit=("GroupCommit", "StoreJob"),
         inbox=("control_in", "decide", "find_approved_calls", "note_control", "read_decisions", "send"),
         journal_recorder=("JournalRecorder",),
         journal_writer=("Items", "JournalWriter", "claim_session"),
         owner=("is_of_this_process", "LEASE", "is_alive", "is_claimable", "this_owner"),
         postgres=("make_tables",),
-        postgres_pool=("ConnectionPool", "PostgresConnection", "retry_through_restart", "translate_errors"),
+        postgres_pool=(
+            "ConnectionPool",
+            "PassingError",
+            "PostgresConnection",
+            "retry_through_restart",
+            "translate_errors",
+        ),
+        postgres_transactions=("PostgresTransaction", "check_statement"),
         recover=("charge_reservation", "open_calls"),
         redaction=("RedactingStore", "Hook", "Redactor", "redactor_of"),
+        repairing=("repair",),
         schema_compat=("decode_leniently", "message_of"),
         session=("check_session_id",),
         session_ids=("home_of", "is_keepable"),
-        sqlite_file=("default_file",),
-        state_changes=("Counters",),
+        sqlite_file=("SqliteFile", "default_file"),
+        state_changes=("Counters", "MARKED"),
         store_calls=("await_store", "call_store"),
         summaries=("is_half_copy", "is_team", "normalize_tags"),
     )

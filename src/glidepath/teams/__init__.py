@@ -99,17 +99,29 @@ __all__ = [
 # What other packages use, imported when it is first asked for.
 if TYPE_CHECKING:
     from glidepath.teams.answers import objects_in as objects_in
-    from glidepath.teams.events import TERMINAL as TERMINAL, make_ending as make_ending
+    from glidepath.teams.events import TEAM_EVENTS as TEAM_EVENTS, TERMINAL as TERMINAL, make_ending as make_ending
     from glidepath.teams.journal import read_story as read_story
+    from glidepath.teams.planner import read_plan as read_plan
     from glidepath.teams.replaying import replay_team as replay_team
+    from glidepath.teams.step_table import IllegalMove as IllegalMove, StepTable as StepTable
     from glidepath.teams.team_history import History as History
+    from glidepath.teams.team_prompts import (
+        judge_prompt as judge_prompt,
+        mark_untrusted as mark_untrusted,
+        plan_prompt as plan_prompt,
+        repair_prompt as repair_prompt,
+        step_prompt as step_prompt,
+    )
 
 if not TYPE_CHECKING:
     __getattr__ = lazy_attributes(
         __name__,
-        replaying=("replay_team",),
         answers=("objects_in",),
-        events=("make_ending", "TERMINAL"),
+        events=("TEAM_EVENTS", "TERMINAL", "make_ending"),
         journal=("read_story",),
+        planner=("read_plan",),
+        replaying=("replay_team",),
+        step_table=("IllegalMove", "StepTable"),
         team_history=("History",),
+        team_prompts=("judge_prompt", "mark_untrusted", "plan_prompt", "repair_prompt", "step_prompt"),
     )

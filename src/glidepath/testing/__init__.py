@@ -88,11 +88,17 @@ def __dir__() -> list[str]:
 
 # What other packages use, imported when it is first asked for.
 if TYPE_CHECKING:
+    from glidepath.testing.recorder import compact_line as compact_line
     from glidepath.testing.simulator import simulate as simulate
     from glidepath.testing.simulator.whatif import Flown as Flown
     from glidepath.testing.specimens import SPECIMENS as SPECIMENS
 
 if not TYPE_CHECKING:
     __getattr__ = lazy_attributes(
-        __name__, __getattr__, simulator=("simulate",), specimens=("SPECIMENS",), **{"simulator.whatif": ("Flown",)}
+        __name__,
+        __getattr__,
+        recorder=("compact_line",),
+        simulator=("simulate",),
+        specimens=("SPECIMENS",),
+        **{"simulator.whatif": ("Flown",)},
     )

@@ -26,16 +26,24 @@ __all__ = [
 
 # What other packages use, imported when it is first asked for.
 if TYPE_CHECKING:
-    from glidepath.tools.advice import find_closest as find_closest
+    from glidepath.tools.advice import (
+        explain_malformed_arguments as explain_malformed_arguments,
+        find_closest as find_closest,
+        unknown_tool_message as unknown_tool_message,
+    )
     from glidepath.tools.asking import NeedsDecisions as NeedsDecisions
     from glidepath.tools.binding import SchemaBinder as SchemaBinder
     from glidepath.tools.docstrings import read_docstring as read_docstring
+    from glidepath.tools.files import count_pages as count_pages, file_tokens as file_tokens
     from glidepath.tools.output import Output as Output, OutputError as OutputError
     from glidepath.tools.picture_size import (
         LEAST_PICTURE_TOKENS as LEAST_PICTURE_TOKENS,
         block_tokens as block_tokens,
         picture_bytes as picture_bytes,
+        picture_tokens as picture_tokens,
+        read_pixel_size as read_pixel_size,
     )
+    from glidepath.tools.processes import Reference as Reference, run_in_process as run_in_process
     from glidepath.tools.quote_frames import QuoteFrame as QuoteFrame
     from glidepath.tools.results import (
         RecordedResult as RecordedResult,
@@ -56,12 +64,14 @@ if TYPE_CHECKING:
 if not TYPE_CHECKING:
     __getattr__ = lazy_attributes(
         __name__,
-        docstrings=("read_docstring",),
-        advice=("find_closest",),
+        advice=("explain_malformed_arguments", "find_closest", "unknown_tool_message"),
         asking=("NeedsDecisions",),
         binding=("SchemaBinder",),
+        docstrings=("read_docstring",),
+        files=("count_pages", "file_tokens"),
         output=("Output", "OutputError"),
-        picture_size=("LEAST_PICTURE_TOKENS", "block_tokens", "picture_bytes"),
+        picture_size=("LEAST_PICTURE_TOKENS", "block_tokens", "picture_bytes", "picture_tokens", "read_pixel_size"),
+        processes=("Reference", "run_in_process"),
         quote_frames=("QuoteFrame",),
         results=("RecordedResult", "as_result", "trim_result"),
         sources=("SourceError", "ToolSource", "ToolSupply"),

@@ -205,7 +205,7 @@ if TYPE_CHECKING:
         experimental as experimental,
         stability_of as stability_of,
     )
-    from glidepath.values.texts import Texts as Texts
+    from glidepath.values.texts import LONGEST_TEXT as LONGEST_TEXT, PLACEHOLDERS as PLACEHOLDERS, Texts as Texts
 
 if not TYPE_CHECKING:
     __getattr__ = lazy_attributes(
@@ -370,6 +370,6 @@ if not TYPE_CHECKING:
             "settings_of",
         ),
         stability=("UNPROVEN", "experimental", "stability_of"),
-        texts=("Texts",),
+        texts=("LONGEST_TEXT", "PLACEHOLDERS", "Texts"),
         **{"glidepath._wire": ("Value", "WireError", "astuple", "decode", "encode", "replace", "settle_field")},
     )

@@ -16,7 +16,24 @@ __all__ = ["Bubblewrap", "ShellLimits", "Workspace", "runs_in_sandbox", "workspa
 
 # What other packages use, imported when it is first asked for.
 if TYPE_CHECKING:
-    from glidepath.workspace.always import AlwaysAllowed as AlwaysAllowed, scope_of as scope_of
+    from glidepath.workspace.always import (
+        AlwaysAllowed as AlwaysAllowed,
+        scope_of as scope_of,
+        simple_words as simple_words,
+    )
+    from glidepath.workspace.sandbox import try_sandbox as try_sandbox
+    from glidepath.workspace.seccomp import MACHINES as MACHINES, filter_program as filter_program
+    from glidepath.workspace.secret_files import SecretFiles as SecretFiles
+    from glidepath.workspace.shell import run_command as run_command
+    from glidepath.workspace.toolset import TOOL_NAMES as TOOL_NAMES
 
 if not TYPE_CHECKING:
-    __getattr__ = lazy_attributes(__name__, always=("AlwaysAllowed", "scope_of"))
+    __getattr__ = lazy_attributes(  # noqa: S604 - a module of this name
+        __name__,
+        always=("AlwaysAllowed", "scope_of", "simple_words"),
+        sandbox=("try_sandbox",),
+        seccomp=("MACHINES", "filter_program"),
+        secret_files=("SecretFiles",),
+        shell=("run_command",),
+        toolset=("TOOL_NAMES",),
+    )

@@ -3,12 +3,12 @@
 from tests.contracts.broken.stores import now
 from tests.contracts.examine import breaks
 
-from glidepath._wire import replace
 from glidepath.conformance import CatalogContract
 from glidepath.errors import ConfigurationError, StoreError
 from glidepath.sessions import MemoryStore
 from glidepath.spi import SessionPage
 from glidepath.testing import VirtualClock
+from glidepath.values import replace
 
 
 class Trial(CatalogContract, MemoryStore):

@@ -6,7 +6,6 @@ import copy
 from tests.contracts.examine import breaks
 
 from glidepath import CancelToken
-from glidepath._wire import replace
 from glidepath.conformance import TeamCoordinatorContract
 from glidepath.outcome import LoopOutcome
 from glidepath.teams import (
@@ -23,8 +22,9 @@ from glidepath.teams import (
     TeamResourceConstraint,
     TeamStarted,
     TeamStatus,
+    make_ending,
 )
-from glidepath.teams.events import make_ending
+from glidepath.values import replace
 
 S = StepState
 UNBOUNDED = TeamResourceConstraint()

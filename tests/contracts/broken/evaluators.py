@@ -5,7 +5,6 @@ import asyncio
 from tests.contracts.examine import breaks
 
 from glidepath import Agent, Limits
-from glidepath._wire import settle_field
 from glidepath.conformance import EvaluationStrategyContract
 from glidepath.teams import (
     EvaluationVerdict,
@@ -15,6 +14,7 @@ from glidepath.teams import (
 )
 from glidepath.teams.evaluate import Review, review
 from glidepath.testing import ScriptedModel
+from glidepath.values import settle_field
 
 V = VerdictOutcome
 PASS = EvaluationVerdict(outcome=V.PASS, score=1.0)

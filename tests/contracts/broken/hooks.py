@@ -6,7 +6,6 @@ import time
 from tests.contracts.examine import breaks
 
 from glidepath import Plugin
-from glidepath._wire import settle_field
 from glidepath.conformance import (
     AfterToolCallContract,
     BeforeToolCallContract,
@@ -22,6 +21,7 @@ from glidepath.messages import ToolResultMessage, UserMessage
 from glidepath.spi import AfterDecision, Block, Gate, Replace
 from glidepath.testing import VirtualClock
 from glidepath.testing.conformance import call_context
+from glidepath.values import settle_field
 
 
 class Trial:

@@ -4,9 +4,9 @@ import asyncio
 
 from tests.contracts.examine import breaks
 
-from glidepath._wire import replace
 from glidepath.conformance import InboxContract
 from glidepath.sessions import MemoryStore
+from glidepath.values import replace
 
 
 class Trial(InboxContract, MemoryStore):

@@ -7,7 +7,6 @@ from typing import ClassVar
 
 from tests.contracts.examine import breaks
 
-from glidepath._wire import settle_field
 from glidepath.conformance import (
     ModelContract,
     ProtocolPolicyContract,
@@ -20,6 +19,7 @@ from glidepath.messages import StreamEnd, TextDelta, ToolCall, ToolCallDelta, Us
 from glidepath.outcome import AgentState, ResourceAction, ResourceValidation
 from glidepath.spi import ProtocolPolicy, ResourceConstraint, ResourceContext
 from glidepath.testing import ScriptedModel, VirtualClock, call, fail, hang, say
+from glidepath.values import settle_field
 
 # --- models -------------------------------------------------------------------------------------------------------
 

@@ -3,11 +3,11 @@
 from tests.contracts.broken.hooks import Trial as AnyTrial
 from tests.contracts.examine import breaks
 
-from glidepath._wire import replace
 from glidepath.conformance import ProvenanceContract
 from glidepath.messages import IMPORTED, ToolResultMessage, UserMessage
 from glidepath.provenance import Provenance
 from glidepath.spi import Ask
+from glidepath.values import replace
 
 
 class Trial(AnyTrial, ProvenanceContract):

@@ -5,7 +5,6 @@ import asyncio
 from tests.contracts.examine import breaks
 
 from glidepath import CancelToken
-from glidepath._wire import replace
 from glidepath.conformance import PlanningCoordinatorContract, ReviewingCoordinatorContract
 from glidepath.messages import Usage
 from glidepath.teams import (
@@ -17,6 +16,7 @@ from glidepath.teams import (
     TeamStatus,
     VerdictOutcome,
 )
+from glidepath.values import replace
 
 from .coordinators import Trial, configured
 

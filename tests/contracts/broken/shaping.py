@@ -4,7 +4,6 @@ from typing import ClassVar
 
 from tests.contracts.examine import breaks
 
-from glidepath._wire import replace
 from glidepath.conformance import CallGuardContract, ContextStrategyContract, StopGuardContract
 from glidepath.context import SlidingWindow
 from glidepath.guards import RepetitionGuard
@@ -12,6 +11,7 @@ from glidepath.guards.stops import EmptyAnswerGuard
 from glidepath.messages import AssistantMessage, UserMessage
 from glidepath.spi import GuardVerdict, Recovery, Shaped, Stop
 from glidepath.testing.conformance.guard_contract import batch
+from glidepath.values import replace
 
 # --- context ------------------------------------------------------------------------------------------------------
 

@@ -4,12 +4,12 @@ import asyncio
 
 from tests.contracts.examine import breaks
 
-from glidepath._wire import replace
 from glidepath.conformance import WalletStoreContract
 from glidepath.errors import StoreError
 from glidepath.sessions import MemoryStore, wallet_rules as books
 from glidepath.spi import Grant
 from glidepath.testing import VirtualClock
+from glidepath.values import replace
 
 
 def now():

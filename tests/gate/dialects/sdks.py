@@ -5,7 +5,7 @@ from typing import Any
 
 from tests.wire.server import SSE, Answer, Wire, run
 
-from glidepath._wire import Value
+from glidepath.values import Value
 
 KEY = "sk-planted-0123456789abcdef"
 

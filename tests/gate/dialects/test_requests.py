@@ -7,7 +7,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
 
 from glidepath.apps.gate.dialects import DIALECTS, BadRequest, Notice, parse_body, write_body
-from glidepath.guards.repetition import call_signature
+from glidepath.guards import call_signature
 
 from .streams import SPEAKERS, read
 

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from glidepath._wire import astuple
 from glidepath.messages import Usage
+from glidepath.values import astuple
 
 from .streams import CALLS, SAID, SPEAKERS, open_reader
 

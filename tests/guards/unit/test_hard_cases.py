@@ -5,8 +5,7 @@ from hypothesis import given
 
 from glidepath import _wire
 from glidepath.errors import ConfigurationError
-from glidepath.guards import GracefulTurnLimit, GuardrailsConfig, TokenScaling
-from glidepath.guards.guard_set import GuardSet
+from glidepath.guards import GracefulTurnLimit, GuardrailsConfig, GuardSet, TokenScaling
 from glidepath.messages import ImageBlock, ToolCall
 from glidepath.spi import Step
 

@@ -2,8 +2,7 @@
 
 import pytest
 
-from glidepath.guards import GuardrailsConfig
-from glidepath.guards.guard_set import GuardSet
+from glidepath.guards import GuardrailsConfig, GuardSet
 
 from .trace import Player, err, ladder, malformed, ok
 

@@ -5,9 +5,15 @@ from decimal import Decimal
 import pytest
 
 from glidepath.errors import ConfigurationError
-from glidepath.guards import GracefulTurnLimit, GuardrailsConfig, MaxTokensRecovery, TokenScaling
-from glidepath.guards.guard_set import GuardSet
-from glidepath.guards.turn_notice import DEFAULT_NOTICE, LANDING_NOTICE
+from glidepath.guards import (
+    DEFAULT_NOTICE,
+    LANDING_NOTICE,
+    GracefulTurnLimit,
+    GuardrailsConfig,
+    GuardSet,
+    MaxTokensRecovery,
+    TokenScaling,
+)
 
 COUNTS = (
     "max_tokens_recoveries",

@@ -2,9 +2,7 @@
 
 import pytest
 
-from glidepath.guards import GuardrailsConfig
-from glidepath.guards.guard_set import GuardSet
-from glidepath.guards.truncation import join_parts
+from glidepath.guards import GuardrailsConfig, GuardSet, join_parts
 from glidepath.messages import AssistantMessage
 from glidepath.spi import Stop
 

@@ -3,8 +3,7 @@
 import json
 from typing import NamedTuple
 
-from glidepath.guards import GuardrailsConfig
-from glidepath.guards.guard_set import GuardSet
+from glidepath.guards import GuardrailsConfig, GuardSet
 from glidepath.messages import ToolCall, ToolResultMessage
 from glidepath.spi import Step
 

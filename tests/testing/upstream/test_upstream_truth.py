@@ -12,7 +12,7 @@ import pytest
 from tests.testing.upstream.talk import DIALECTS, KEYS, build, post, run, usage_of
 
 from glidepath.testing import ScriptedUpstream
-from glidepath.testing.upstream.http_connection import HttpConnection
+from glidepath.testing.upstream import HttpConnection
 
 EVERY = pytest.mark.parametrize("dialect", DIALECTS)
 LONG = "long " * 2000  # 2,500 tokens

@@ -62,11 +62,28 @@ def _dispatch(argv: Sequence[str], world: CliContext) -> int:
 
 # What other packages use, imported when it is first asked for.
 if TYPE_CHECKING:
+    from glidepath.apps.cli.approval_dialog import ApprovalAsked as ApprovalAsked, format_question as format_question
+    from glidepath.apps.cli.attachments import ASIDE as ASIDE
     from glidepath.apps.cli.cli_context import CliContext as CliContext
     from glidepath.apps.cli.exits import exit_code as exit_code
+    from glidepath.apps.cli.layers import LoadedSettings as LoadedSettings
+    from glidepath.apps.cli.markup import Blocks as Blocks, render_block as render_block
+    from glidepath.apps.cli.notes import suggest_next_commands as suggest_next_commands
+    from glidepath.apps.cli.parser import make_parser as make_parser
+    from glidepath.apps.cli.servers import prompt_of as prompt_of
     from glidepath.apps.cli.team_board import TeamBoard as TeamBoard
 
 if not TYPE_CHECKING:
     __getattr__ = lazy_attributes(
-        __name__, cli_context=("CliContext",), exits=("exit_code",), team_board=("TeamBoard",)
+        __name__,
+        approval_dialog=("ApprovalAsked", "format_question"),
+        attachments=("ASIDE",),
+        cli_context=("CliContext",),
+        exits=("exit_code",),
+        layers=("LoadedSettings",),
+        markup=("Blocks", "render_block"),
+        notes=("suggest_next_commands",),
+        parser=("make_parser",),
+        servers=("prompt_of",),
+        team_board=("TeamBoard",),
     )

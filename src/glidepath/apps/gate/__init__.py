@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+from glidepath._lazy import lazy_attributes
 
 __all__ = ["Gate", "Upstream"]
 
@@ -18,3 +20,39 @@ def __getattr__(name: str) -> Any:
 
         return Upstream
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+# What other packages use, imported when it is first asked for.
+if TYPE_CHECKING:
+    from glidepath.apps.gate.gate_prices import PriceList as PriceList
+    from glidepath.apps.gate.gate_toml import (
+        GateConfig as GateConfig,
+        load_config as load_config,
+        read_config as read_config,
+    )
+    from glidepath.apps.gate.governing import GateAnswer as GateAnswer
+    from glidepath.apps.gate.governor import (
+        GateGovernor as GateGovernor,
+        choose_upstreams as choose_upstreams,
+        make_governor as make_governor,
+    )
+    from glidepath.apps.gate.lines import BudgetTerms as BudgetTerms, Line as Line, LineBook as LineBook
+    from glidepath.apps.gate.served_gate import ServedGate as ServedGate
+    from glidepath.apps.gate.session_keeper import SessionKeeper as SessionKeeper
+    from glidepath.apps.gate.tree import GateLimits as GateLimits
+    from glidepath.apps.gate.upstreams import VENDORS as VENDORS
+
+if not TYPE_CHECKING:
+    __getattr__ = lazy_attributes(
+        __name__,
+        __getattr__,
+        gate_prices=("PriceList",),
+        gate_toml=("GateConfig", "load_config", "read_config"),
+        governing=("GateAnswer",),
+        governor=("GateGovernor", "choose_upstreams", "make_governor"),
+        lines=("BudgetTerms", "Line", "LineBook"),
+        served_gate=("ServedGate",),
+        session_keeper=("SessionKeeper",),
+        tree=("GateLimits",),
+        upstreams=("VENDORS",),
+    )

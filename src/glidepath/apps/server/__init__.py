@@ -67,10 +67,17 @@ def app(
 # What other packages use, imported when it is first asked for.
 if TYPE_CHECKING:
     from glidepath.apps.server.application import ServeOptions as ServeOptions
+    from glidepath.apps.server.event_log import LogHead as LogHead, log_for as log_for
     from glidepath.apps.server.listener import config_for as config_for, listen as listen
+    from glidepath.apps.server.prometheus import PrometheusMeters as PrometheusMeters, metrics_plugin as metrics_plugin
     from glidepath.apps.server.protocol_acp import EditorAgent as EditorAgent
 
 if not TYPE_CHECKING:
     __getattr__ = lazy_attributes(
-        __name__, application=("ServeOptions",), listener=("config_for", "listen"), protocol_acp=("EditorAgent",)
+        __name__,
+        application=("ServeOptions",),
+        event_log=("LogHead", "log_for"),
+        listener=("config_for", "listen"),
+        prometheus=("PrometheusMeters", "metrics_plugin"),
+        protocol_acp=("EditorAgent",),
     )

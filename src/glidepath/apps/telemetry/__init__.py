@@ -22,7 +22,17 @@ __all__ = ["OpenTelemetry", "watch_fleet"]
 # What other packages use, imported when it is first asked for.
 if TYPE_CHECKING:
     from glidepath.apps.telemetry.background import Background as Background
-    from glidepath.apps.telemetry.vocabulary import CONTENT_SWITCH as CONTENT_SWITCH
+    from glidepath.apps.telemetry.light_span import LightSpan as LightSpan
+    from glidepath.apps.telemetry.measures import Measures as Measures, instruments_of as instruments_of
+    from glidepath.apps.telemetry.run_spans import RunSpans as RunSpans
+    from glidepath.apps.telemetry.vocabulary import CONTENT_SWITCH as CONTENT_SWITCH, OPT_IN as OPT_IN
 
 if not TYPE_CHECKING:
-    __getattr__ = lazy_attributes(__name__, background=("Background",), vocabulary=("CONTENT_SWITCH",))
+    __getattr__ = lazy_attributes(
+        __name__,
+        background=("Background",),
+        light_span=("LightSpan",),
+        measures=("Measures", "instruments_of"),
+        run_spans=("RunSpans",),
+        vocabulary=("CONTENT_SWITCH", "OPT_IN"),
+    )

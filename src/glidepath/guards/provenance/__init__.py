@@ -11,7 +11,8 @@ __all__ = ["Provenance"]
 
 # What other packages use, imported when it is first asked for.
 if TYPE_CHECKING:
-    from glidepath.guards.provenance.words import find_addresses as find_addresses
+    from glidepath.guards.provenance.user_text import UserText as UserText, role_of as role_of
+    from glidepath.guards.provenance.words import find_addresses as find_addresses, is_telling as is_telling
 
 if not TYPE_CHECKING:
-    __getattr__ = lazy_attributes(__name__, words=("find_addresses",))
+    __getattr__ = lazy_attributes(__name__, user_text=("UserText", "role_of"), words=("find_addresses", "is_telling"))

@@ -457,6 +457,7 @@ class _Call(Record, eq=False):
 # What other packages use, imported when it is first asked for.
 if TYPE_CHECKING:
     from glidepath.kernel.model_call.closing import MOST_AFTER_END as MOST_AFTER_END
+    from glidepath.kernel.model_call.settlement import cost_of as cost_of, is_implausible as is_implausible
 
 if not TYPE_CHECKING:
-    __getattr__ = lazy_attributes(__name__, closing=("MOST_AFTER_END",))
+    __getattr__ = lazy_attributes(__name__, closing=("MOST_AFTER_END",), settlement=("cost_of", "is_implausible"))

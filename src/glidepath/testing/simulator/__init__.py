@@ -158,6 +158,10 @@ def _choose_specimens(only: Sequence[str]) -> list[type[Specimen]]:
 # What other packages use, imported when it is first asked for.
 if TYPE_CHECKING:
     from glidepath.testing.simulator.flight import Trail as Trail
+    from glidepath.testing.simulator.plots import svg_plot as svg_plot, text_plot as text_plot
+    from glidepath.testing.simulator.whatif import choose_values as choose_values, count_unaffected as count_unaffected
 
 if not TYPE_CHECKING:
-    __getattr__ = lazy_attributes(__name__, flight=("Trail",))
+    __getattr__ = lazy_attributes(
+        __name__, flight=("Trail",), plots=("svg_plot", "text_plot"), whatif=("choose_values", "count_unaffected")
+    )

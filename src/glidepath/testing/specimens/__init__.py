@@ -6,7 +6,9 @@ Each specimen is a small class whose docstring says what it does. Write your own
 from __future__ import annotations
 
 from types import ModuleType
+from typing import TYPE_CHECKING
 
+from glidepath._lazy import lazy_attributes
 from glidepath.testing.specimens import (
     bad_order,
     hangs,
@@ -42,3 +44,11 @@ SPECIMENS: tuple[type[Specimen], ...] = tuple(
     )
 )
 """All specimens, the control first, then by family and name."""
+
+
+# What other packages use, imported when it is first asked for.
+if TYPE_CHECKING:
+    from glidepath.testing.specimens.bad_order import PacksBoxesInOneReply as PacksBoxesInOneReply
+
+if not TYPE_CHECKING:
+    __getattr__ = lazy_attributes(__name__, bad_order=("PacksBoxesInOneReply",))
