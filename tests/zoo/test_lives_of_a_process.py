@@ -520,6 +520,201 @@ async def made(n: "int", words: "list[str] | None" = None) -> "dict[str, int]":
 result = check(agent(call("made", n=1), tools=[space["made"]]).run_sync("go"))
 """
 
+NO_LOOP = """
+from glidepath import ConfigurationError
+def expect_advice(work):
+    try:
+        work.send(None)  # as trio would: no loop of asyncio runs here
+    except ConfigurationError as error:
+        assert "asyncio" in str(error) and "trio.to_thread.run_sync" in str(error), error
+    else:
+        raise AssertionError("it ran without a loop")
+    finally:
+        work.close()
+async def follow(stream):
+    async with stream:
+        async for _ in stream:
+            pass
+one = agent(*BUSY)
+expect_advice(one.run("go"))
+expect_advice(one.resume("go"))
+expect_advice(follow(one.stream("go")))
+check(one.run_sync("go"))
+"""
+
+PATCHED_THREADS = """
+from glidepath import ConfigurationError
+class Greenlet(threading.Thread):
+    "gevent's threads share the one that starts them."
+    def start(self):
+        self.run()
+    def join(self, timeout=None):
+        pass
+async def main():
+    real, threading.Thread = threading.Thread, Greenlet
+    try:
+        agent(*BUSY).run_sync("go")
+    except ConfigurationError as error:
+        assert "gevent" in str(error), error
+    else:
+        raise AssertionError("two loops ran in one thread")
+    finally:
+        threading.Thread = real
+    check(await asyncio.to_thread(agent(*BUSY).run_sync, "go"))
+asyncio.run(main())
+"""
+
+NO_FILES_LEFT = """
+import resource, tempfile
+from glidepath.sessions import SqliteStore
+store = SqliteStore(os.path.join(tempfile.mkdtemp(), "a.db"))
+check(agent(*BUSY, store=store).run_sync("go", session="before"))
+resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))
+held = []
+try:
+    while True:
+        held.append(open(os.devnull))
+except OSError:
+    pass
+async def main():
+    result = await agent(*BUSY, store=store).run("go", session="without")
+    assert result.outcome.value in ("done", "failed"), result
+for _ in range(4):
+    held.pop().close()  # what a loop needs, and no more
+asyncio.run(main())
+[one.close() for one in held]
+check(agent(*BUSY, store=store).run_sync("go", session="after"))
+"""
+
+NO_RIGHTS_BY_DEFAULT = """
+import stat, tempfile
+from glidepath.sessions import SqliteStore
+for mask in (0o777, 0):
+    os.umask(0o077)
+    folder = tempfile.mkdtemp()
+    os.umask(mask)
+    for _ in range(2):
+        store = SqliteStore(os.path.join(folder, "a.db"))
+        check(agent(*BUSY, store=store).run_sync("go", session="s"))
+    modes = {one: stat.S_IMODE(os.stat(os.path.join(folder, one)).st_mode) for one in os.listdir(folder)}
+    assert set(modes.values()) == {0o600}, modes
+"""
+
+CLOCK_LEAPS = """
+import tempfile
+from glidepath.sessions import SqliteStore
+real, ahead = time.time, [0.0]
+time.time = lambda: real() + ahead[0]
+@tool
+async def leap(seconds: float) -> str:
+    "The clock of the machine is set while a tool runs."
+    ahead[0] += seconds
+    return "set"
+store = SqliteStore(os.path.join(tempfile.mkdtemp(), "a.db"))
+for seconds in (1e9, -2e9, -1e10, 3600.0, -3600.0, 1e11, 1e18):
+    check(agent(call("leap", seconds=seconds), tools=[leap], store=store).run_sync("go", session="s"))
+"""
+
+HUGE_FIGURES = """
+from glidepath import Usage
+from glidepath.messages import StreamEnd, TextDelta
+from glidepath.testing import raw
+import logging
+logging.disable(logging.CRITICAL)  # it says that it charges them
+for figure in (10**5000, -(10**5000), 1 << 100_000):
+    model = ScriptedModel([raw(TextDelta("ANSWER"), StreamEnd("end_turn", Usage(figure, figure)))], price=("1", "2"))
+    result = check(Agent(model=model, limits=Limits(max_iterations=3, max_cost="1")).run_sync("go"))
+    assert 0 < result.usage.total <= 2 << 62 and result.cost > 0, result
+@tool
+async def count() -> int:
+    "A figure that Python does not write out."
+    return 10**5000
+check(agent(call("count"), tools=[count]).run_sync("go"))
+"""
+
+GONE_FOLDER = """
+import shutil, tempfile
+from glidepath import ConfigurationError
+from glidepath.sessions import SqliteStore
+kept, gone = tempfile.mkdtemp(), tempfile.mkdtemp()
+os.chdir(gone)
+shutil.rmtree(gone)
+check(agent(*BUSY, store=SqliteStore(os.path.join(kept, "a.db"))).run_sync("go"))
+try:
+    SqliteStore("a.db")
+except ConfigurationError as error:
+    assert "a.db" in str(error) and "absolute path" in str(error), error
+else:
+    raise AssertionError("a store in a folder that is gone")
+"""
+
+STOPPED_AND_CONTINUED = """
+import tempfile
+from glidepath.sessions import SqliteStore
+path = os.path.join(tempfile.mkdtemp(), "a.db")
+@tool
+async def late() -> str:
+    "Return when somebody else has had the time to take over."
+    await asyncio.sleep(0.8)
+    return "late"
+pid = os.fork()
+if pid == 0:
+    result = agent(call("late"), tools=[late], store=SqliteStore(path, lease=0.5)).run_sync("go", session="s")
+    os._exit(0 if result.outcome.value == "failed" and "another owner" in result.cause.reason else 9)
+time.sleep(0.6)
+os.kill(pid, signal.SIGSTOP)
+time.sleep(1.0)
+check(agent(*BUSY, store=SqliteStore(path, lease=0.5)).run_sync("go", session="s"))
+os.kill(pid, signal.SIGCONT)
+assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0, "it went on in a session that was not its own any more"
+"""
+
+FORKED_CHILDREN_ON_ONE_WALLET = """
+import tempfile
+from glidepath import Budget
+from glidepath.sessions import SqliteStore
+path = os.path.join(tempfile.mkdtemp(), "a.db")
+store = SqliteStore(path)
+budget = Budget(Limits(max_tokens=100_000), name="w", store=store)
+spent = check(agent(*BUSY, store=store).run_sync("go", parent=budget)).usage.total
+pids = []
+for n in range(3):
+    pid = os.fork()
+    if pid == 0:
+        result = agent(*BUSY, store=store).run_sync("go", session=f"c{n}", parent=budget)
+        os._exit(0 if result.usage.total == spent else 9)
+    pids.append(pid)
+assert [os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) for pid in pids] == [0, 0, 0]
+(wallet,) = asyncio.run(SqliteStore(path).wallets("w"))
+assert wallet.tokens == 4 * spent, (wallet, spent)
+"""
+
+STORM_OF_CTRL_C = """
+import random, tempfile
+from glidepath.sessions import SqliteStore
+for seed in range(3):
+    store, chance, over = SqliteStore(os.path.join(tempfile.mkdtemp(), "a.db"), lease=0.5), random.Random(seed), False
+    def storm():
+        for _ in range(3):
+            time.sleep(chance.uniform(0, 0.06))
+            os.kill(os.getpid(), signal.SIGINT)
+    sender = threading.Thread(target=storm)
+    while not over:
+        try:
+            if sender.ident is None:
+                sender.start()
+                agent(call("wait", seconds=0.1), store=store).run_sync("go", session="s")
+            sender.join()
+            over = not sender.is_alive()
+        except KeyboardInterrupt:
+            pass
+    until = time.monotonic() + 10
+    while (result := agent(store=store).run_sync("go", session="s")).outcome.value != "done":
+        assert time.monotonic() < until, result
+        time.sleep(0.1)
+assert [one for one in threading.enumerate() if not one.daemon] == [threading.main_thread()], threading.enumerate()
+"""
+
 PROGRAMS = {name.lower(): text for name, text in vars().copy().items() if name.isupper() and name != "BEGIN"}
 SAYS_IT_ITSELF = {"atexit", "atexit_thread_tool", "no_stdio", "closed_pipe"}
 FLAGS = {"locale": ({"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONIOENCODING": "ascii"}, []), "exec": ({}, ["-OO"])}

@@ -30,6 +30,7 @@ from glidepath.run import (
     Post,
     Resumption,
     Run,
+    find_event_loop,
     leave_scope,
     mark_tainted,
     place_here,
@@ -66,6 +67,7 @@ class RunStarter(Equipped):
         return asked
 
     def _run(self, asked: RunRequest) -> Coroutine[Any, Any, RunResult]:
+        find_event_loop()
         if self._outfit is not None:
             return self._run_with_sources(asked.cancel, lambda agent: agent._run(asked))  # noqa: SLF001 - nearly itself
         if asked.budget is None and self.config.store is None:  # nearly always
@@ -120,6 +122,7 @@ class RunStarter(Equipped):
     async def _resume(
         self, asked: RunRequest, target: Target, decisions: Mapping[str, Decision] | None, *, accept_repair: bool
     ) -> RunResult:
+        find_event_loop()
         if self._outfit is not None:
             return await self._run_with_sources(
                 asked.cancel,

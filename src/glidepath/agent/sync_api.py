@@ -13,7 +13,7 @@ from contextvars import copy_context
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
 from glidepath.agent.loop_runner import run_to_end
-from glidepath.run import BLOCKED, CallScope, CancelToken, RunStream, SpokenText
+from glidepath.run import BLOCKED, CallScope, CancelToken, RunStream, SpokenText, check_thread_is_free
 from glidepath.spi import INSIDE
 from glidepath.values import Event, OutputT, RunInterrupted, RunResult
 
@@ -86,6 +86,7 @@ def run_without_loop(work: Callable[[], Coroutine[Any, Any, T]], token: CancelTo
         INSIDE.set(place)
         BLOCKED.set((*BLOCKED.get(), running))
         try:
+            check_thread_is_free()
             outcome.append(run_to_end(work()))
         except BaseException as error:
             outcome.append(error)

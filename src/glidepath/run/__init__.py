@@ -80,6 +80,10 @@ if TYPE_CHECKING:
     from glidepath.run.decisions import make_unknown_decision as make_unknown_decision
     from glidepath.run.error_log import log_error as log_error
     from glidepath.run.event_emitter import EventEmitter as EventEmitter
+    from glidepath.run.event_loop import (
+        check_thread_is_free as check_thread_is_free,
+        find_event_loop as find_event_loop,
+    )
     from glidepath.run.fingerprint import Fingerprint as Fingerprint, find_differences as find_differences
     from glidepath.run.hidden_messages import drop_unsendable as drop_unsendable
     from glidepath.run.hooks import ToRead as ToRead, check_survivable as check_survivable
@@ -203,6 +207,7 @@ if not TYPE_CHECKING:
         decisions=("make_unknown_decision",),
         error_log=("log_error",),
         event_emitter=("EventEmitter",),
+        event_loop=("check_thread_is_free", "find_event_loop"),
         fingerprint=("Fingerprint", "find_differences"),
         hidden_messages=("drop_unsendable",),
         hooks=("ToRead", "check_survivable"),

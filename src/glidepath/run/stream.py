@@ -14,6 +14,7 @@ from contextvars import copy_context
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Generic, Self
 
+from glidepath.run.event_loop import find_event_loop
 from glidepath.run.interrupts import Interrupt, Signal
 from glidepath.values import AgentState, Event, OutputT, RunResult, StreamChunk, StreamStarted, pluralize
 
@@ -205,9 +206,9 @@ class RunStream(Generic[OutputT]):
     def _take_off(self) -> asyncio.Task[RunResult]:
         if not self._entered:
             raise RuntimeError("enter the stream first: async with agent.stream(...) as stream")
-        fly, self._fly = self._fly, None
-        if fly is not None:
-            loop, context = asyncio.get_running_loop(), copy_context()
+        if self._fly is not None:
+            loop, context = find_event_loop(), copy_context()
+            fly, self._fly = self._fly, None
             self._task = loop.create_task(fly(self), name="glidepath-run", context=context)
             self._task.add_done_callback(self.wake_consumer, context=context)
         return self._task  # type: ignore[return-value] # there is one since the first time

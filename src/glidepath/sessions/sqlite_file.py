@@ -134,7 +134,13 @@ class SqliteFile:
             raise ConfigurationError(f"SqliteStore takes the path of a file, not {path!r:.100}")
         if given == ":memory:":
             raise ConfigurationError("SqliteStore takes the path of a file; for memory use MemoryStore()")
-        self.path = os.path.abspath(given)  # noqa: PTH100 - links are not resolved
+        try:
+            self.path = os.path.abspath(given)  # noqa: PTH100 - links are not resolved
+        except OSError as error:
+            why = error.strerror or error
+            raise ConfigurationError(
+                f"SqliteStore({given!r:.100}) is in the current folder, and that is gone ({why}): pass an absolute path"
+            ) from None
         self.log = f"{self.path}-wal"
         self._kind: str | None = None  # of its file system
 
