@@ -273,8 +273,8 @@ BROKEN = [
     (Verdicts(AUTO), "auto_pass"),
     (Plain(None), "answered nothing"),
     (object(), "crashed: AttributeError"),
-    (Verdicts(Unspeakable(RuntimeError("no"))), "answered a Unspeakable that cannot be shown"),
-    (Verdicts(Unspeakable(SystemExit(3))), "answered a Unspeakable that cannot be shown"),
+    (Verdicts(Unspeakable(RuntimeError("no"))), "answered an object of type Unspeakable that cannot be shown"),
+    (Verdicts(Unspeakable(SystemExit(3))), "answered an object of type Unspeakable that cannot be shown"),
 ]
 
 

@@ -210,7 +210,7 @@ def test_what_is_not_json_becomes_its_best_text_with_a_marker(value, text):
 
 def test_what_cannot_be_shown_at_all_says_so():
     named = f"{__name__}.Rude"
-    assert as_result(Rude()).content == f"<a {named} that cannot be shown>\n[shown as text: {named}]"
+    assert as_result(Rude()).content == f"<an object of type {named} that cannot be shown>\n[shown as text: {named}]"
 
 
 def test_what_is_nested_too_deeply_is_cut():

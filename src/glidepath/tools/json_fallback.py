@@ -158,7 +158,7 @@ class _Reader:
                 return trim(re.sub(_ADDRESS, "", say(value)), LONGEST)
             except CONTAINED:
                 continue
-        return f"<a {type_name_of(value)} that cannot be shown>"
+        return f"<an object of type {type_name_of(value)} that cannot be shown>"
 
     def _mark_kind(self, kind: str, text: str) -> str:
         self.kinds[kind] = None

@@ -250,7 +250,7 @@ def short_repr(value: object, limit: int = 200) -> str:
     except KeyboardInterrupt:
         raise
     except BaseException:
-        return f"a {type(value).__name__} that cannot be shown"
+        return f"an object of type {type(value).__name__} that cannot be shown"
 
 
 def close_to(name: str, known: Iterable[str], cutoff: float = 0.6) -> str | None:

@@ -61,7 +61,7 @@ def settle(
     failed: bool,
     system_prompt: str | None = None,
 ) -> Usage:
-    """CallCharge what a call used, by `pay`, release the rest of what was booked, and report it; returns what it used.
+    """Charge what a call used, by `pay`, release the rest of what was booked, and report it; returns what it used.
 
     `sent` and `system_prompt` (None: the agent's own) are what the model was sent; `failed`: it was not sent, or there
     is no reply.
