@@ -154,6 +154,24 @@ def test_every_file_and_name_the_house_tour_points_to_exists():
         assert re.search(rf"\b{word}\b", places[0].read_text(encoding="utf-8")), f"{file} has no {inside}"
 
 
+def test_every_name_in_the_house_tour_is_a_name_of_the_code():
+    text = (DOCS / "house-tour.md").read_text(encoding="utf-8")
+    code = "\n".join(path.read_text(encoding="utf-8") for path in (ROOT / "src").rglob("*.py"))
+    known = set(re.findall(r"\w+", code)) | {path.stem for path in (ROOT / "src" / "glidepath").rglob("*")}
+    named = {word.rpartition(".")[2] for word in re.findall(r"`([A-Za-z_][\w.]*)(?:\([^`]*\))?`", text)}
+    assert len(named) > 100
+    assert named - known <= {"py", "pyi", "toml", "uncancel", "mypy"}
+
+
+def test_the_walks_of_the_house_tour_are_those_that_runs_take():
+    walk = script("trace_walk")
+    text = (DOCS / "house-tour.md").read_text(encoding="utf-8")
+    drawn = walk.draw_all(walk.trace_all())
+    assert list(drawn) == ["plain", "durable", "landing", "resume"]
+    for name, lines in drawn.items():
+        assert f"```text\n{lines}\n```" in text, f"scripts/trace_walk.py {name} prints another walk"
+
+
 def test_every_guarantee_is_listed_and_its_proofs_carry_its_number():
     rows = table(DOCS / "guarantees.md", "", "promise", "proof")
     assert [row[0] for row in rows] == [f"G{number}" for number in range(1, 20)]
