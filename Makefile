@@ -57,7 +57,7 @@ test-all: ## the same on every CPython from 3.11 to 3.14 that is installed
 		$(MAKE) test PYTHON=$$python VENV=build/venv-$$python || exit 1; \
 	done
 
-quick: venv ## the kernel's tests, in under a minute
+quick: venv ## the kernel's tests, in half a minute
 	$(BIN)/python -m pytest -n 2 -q -m "not slow and not process" $(KERNEL)
 
 lint: venv ## ruff, mypy --strict, import contracts, plain English

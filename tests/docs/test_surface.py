@@ -5,6 +5,7 @@ import difflib
 import importlib
 import importlib.util
 import inspect
+import re
 from typing import Protocol
 
 import pytest
@@ -19,6 +20,8 @@ from glidepath.testing import ScriptedModel
 from glidepath.values import stability_of
 
 from .pages import ROOT
+
+IMPORTS = re.compile(r"from (glidepath(?:\.[\w.]+)?) import (\([^)]*\)|[\w, ]+)")
 
 
 def script():
@@ -132,3 +135,23 @@ def test_a_mark_says_why_or_since_when_and_is_not_inherited():
 
 def test_a_mark_does_not_make_a_protocol_ask_for_more():
     assert isinstance(ScriptedModel([]), Model)
+
+
+def test_every_module_that_a_page_imports_from_has_a_dump():
+    """A reader may rely on what a page shows: without a dump it could change, and nobody would notice."""
+    root = ROOT / "docs"
+    pages = [
+        ROOT / "README.md",
+        *(page for page in root.rglob("*.md") if "history" not in page.relative_to(root).parts),
+    ]
+    public = {dump.stem for dump in (ROOT / "api").glob("*.txt")}
+    shown, found = set(), []
+    for page in pages:
+        for module, names in IMPORTS.findall(page.read_text(encoding="utf-8")):
+            shown.add(module)
+            offered = getattr(importlib.import_module(module), "__all__", ()) if module in public else ()
+            wanted = [name.strip().partition(" as ")[0] for name in names.strip("()").split(",") if name.strip()]
+            missing = [name for name in wanted if name not in offered and f"{module}.{name}" not in public]
+            found += [f"{page.name}: {module}.{name}" for name in missing]
+    assert {"glidepath", "glidepath.events", "glidepath.sessions"} <= shown
+    assert found == []

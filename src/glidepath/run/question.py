@@ -8,6 +8,8 @@ from textwrap import wrap
 from glidepath.run.revealing import argument_rows, escape_invisible, width_of, wrap_lines
 from glidepath.values import PendingCall
 
+__all__ = ["question_rows"]
+
 PAGE_WIDTH = 100
 """The columns of a question that is drawn by somebody else: a page, an editor, a front end."""
 _NOBODY = "The agent"  # has no name of its own

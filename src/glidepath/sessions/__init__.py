@@ -11,7 +11,28 @@ if TYPE_CHECKING:
     from glidepath.sessions.redaction import RedactingStore
     from glidepath.sessions.sqlite import SqliteStore
 
-__all__ = ["MemoryStore", "PostgresStore", "RedactingStore", "Session", "SqliteStore"]
+__all__ = [
+    "MemoryStore",
+    "PostgresStore",
+    "RedactingStore",
+    "Session",
+    "SqliteStore",
+    "annotate",
+    "backup",
+    "compact",
+    "decide",
+    "export_journal",
+    "find_sessions",
+    "import_journal",
+    "list_runs",
+    "prune",
+    "read_journal",
+    "remove_sessions",
+    "repair",
+    "send",
+    "stop",
+    "verify",
+]
 
 _HOMES = {
     "MemoryStore": "memory",
@@ -150,6 +171,8 @@ if TYPE_CHECKING:
         is_team as is_team,
         normalize_tags as normalize_tags,
     )
+    from glidepath.sessions.upkeep import backup as backup, compact as compact
+    from glidepath.sessions.verifying import verify as verify
 
 if not TYPE_CHECKING:
     __getattr__ = lazy_attributes(
@@ -214,4 +237,6 @@ if not TYPE_CHECKING:
         state_changes=("Counters", "MARKED"),
         store_calls=("await_store", "call_store"),
         summaries=("is_half_copy", "is_team", "normalize_tags"),
+        upkeep=("backup", "compact"),
+        verifying=("verify",),
     )

@@ -348,7 +348,7 @@ class ChildEnded(Event, frozen=True, gc=False, tag=True):
 
 
 class SessionSaved(Event, frozen=True, gc=False, tag=True):
-    """The journal is on disk up to this record. Not sent with the durabilities "async" and "exit"."""
+    """The journal is on disk up to this record."""
 
     session_id: str
     record: int
