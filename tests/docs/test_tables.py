@@ -168,8 +168,8 @@ def test_the_walks_of_the_house_tour_are_those_that_runs_take():
     text = (DOCS / "house-tour.md").read_text(encoding="utf-8")
     drawn = walk.draw_all(walk.trace_all())
     assert list(drawn) == ["plain", "durable", "landing", "resume"]
-    for name, lines in drawn.items():
-        assert f"```text\n{lines}\n```" in text, f"scripts/trace_walk.py {name} prints another walk"
+    for walk_name, lines in drawn.items():
+        assert f"```text\n{lines}\n```" in text, f"scripts/trace_walk.py {walk_name} prints another walk"
 
 
 def test_every_guarantee_is_listed_and_its_proofs_carry_its_number():

@@ -28,6 +28,7 @@ async def run_uninterrupted(work: Coroutine[Any, Any, T], name: str | None = Non
         try:
             await asyncio.wait([task])
         except asyncio.CancelledError as stop:
+            # Kept and raised at the end: swallowed, the caller's cancellation would be lost.
             cancelled = stop
     if cancelled is not None:
         task.exception()  # asyncio warns about exceptions that nobody has seen
@@ -45,10 +46,12 @@ async def await_interruptibly_within(
     if seconds is not None:
         watch.set_time_limit(seconds)
     else:
+        # Left from an earlier wait it would turn the next interruption into a timeout.
         watch.scope_hit = False
     try:
         return await await_interruptibly(coroutine, watch, *waiting)
     except (LetGo, asyncio.CancelledError) as stop:
+        # Without the cancellation as its cause: a traceback of asyncio's inside would be read as the reason.
         raise watch.explain_stop(stop) from None
     finally:
         watch.end_wait()
@@ -71,6 +74,7 @@ def await_interruptibly(
     while True:
         try:
             waiting = coroutine.send(None)
+        # It may end with cancellations of its own still open in our task, whether it returns or raises.
         except StopIteration as end:
             if watch.own or watch.task.cancelling() != watch.base:
                 yield from watch.settle().__await__()
@@ -94,6 +98,7 @@ def await_interruptibly(
                 yield waiting
             else:
                 yield CancellationProbe(waiting, watch, coroutine)
+        # In a list, so that `_drive` can take it out: a frame that keeps an exception is kept by its traceback.
         except BaseException as error:
             failed = [error]
         else:
@@ -136,11 +141,13 @@ def _drive(
             asked = watch.is_asked_to_stop(cancelled) or asked
             watch.count_cancellation()
             doubt = watch.is_in_doubt()
+            # Only at a cancellation: foreign code is let go of where it waits, never in the middle of a step.
             if patient and watch.is_out_of_patience():
                 # Its timeouts and task groups would keep cancelling our task, which it leaves: they move with it.
                 move_scopes(
                     coroutine, watch, watch.loop.create_task(drive_abandoned(coroutine), name="glidepath-abandoned")
                 )
+                # Before we leave: its cancellations are in our task, and it has left it.
                 yield from watch.settle().__await__()
                 raise LetGo from None
             # As long as nobody knows whose cancellation it is, it counts as a request: it may be the caller's.
@@ -149,6 +156,7 @@ def _drive(
         except GeneratorExit:
             # The run's own coroutine is being closed: nothing may be awaited, and nothing may be left open.
             watch.gone = True
+            # Closed with us: a coroutine that nobody awaits any more would warn, and keep what it holds.
             coroutine.close()
             raise
         except BaseException as failure:  # the future it waited for failed: that is its own affair
@@ -168,6 +176,7 @@ def _drive(
         if waits:  # most code obeys at once: only code that waits again needs patience
             waits = False
             watch.schedule_patience_check()
+        # It has taken back what it cancelled: that was its own timeout, and it owes us nothing.
         if doubt and not watch.is_in_doubt():
             doubt, patient = False, patient and watch.forgive_self_cancellation(asked=asked)
         _make_ready(watch)

@@ -82,12 +82,14 @@ class Watch(TaskBound):
         self.deadline_at: float = deadline_at
         self.loop: asyncio.AbstractEventLoop = asyncio.get_running_loop()
         self.task: asyncio.Task[Any] = asyncio.current_task()  # type: ignore[assignment]
+        # Looked up once: a forked copy of the process keeps this number, and that is how `is_forked` knows it.
         self.pid: int = os.getpid()
         self.time: Callable[[], float] = time.monotonic
+        # Cancellations that were open when the run began: the caller's own, which it must still find open at the end.
         self.base: int = 0
         self.level: int = 0  # how often the task was cancelled when somebody last looked
         self.own: int = 0  # cancellations that foreign code has made and not taken back
-        self.heard: int = 0  # such ones that an `Ear` has heard and nobody has counted yet
+        self.heard: int = 0  # such ones that a probe has heard and nobody has counted yet
         self.above = above  # of the run whose tool has started this one
         self.outer: Any = None  # the watch of the run around this one
         self.meter: Any = meter  # of the run: what it keeps does not come back before the runs inside it have ended
@@ -96,6 +98,8 @@ class Watch(TaskBound):
         self.gone: bool = False  # the run's coroutine is being closed from outside: nothing may be awaited any more
         self.consumer: Consumer | None = None  # of the events; woken before every wait
         self.wanted: bool = False
+        # Of our own cancellation: `poked` until it is delivered, `poking` only inside `Task.cancel`, where a probe
+        # hears it.
         self.poked: bool = False
         self.poking: bool = False
         self.interrupt: Interrupt | None = None
@@ -139,6 +143,7 @@ class Watch(TaskBound):
         self.scope_hit = False
         self.longest_patience, self.strict = patience, True
         self.patient = None
+        # The timer stays where it is: one that rings for nothing is cheaper than a new one for every wait.
         if seconds is None:
             self.scope_at = inf
         else:
@@ -168,9 +173,11 @@ class Watch(TaskBound):
             return False
         if self.heard_at < self.began_at:  # the first look at this one
             self.beats, self.heard_at = 0, self.began_at
+        # A count and no time stamp: a delta then costs an addition, and the clock is read here, once in a grain.
         beats = patient.progress_mark()
         if beats != self.beats:
             self.beats, self.heard_at = beats, now
+        # Before its first delta a model may think, or load: that silence is longer, and has a limit of its own.
         limit = times.stall if beats else times.first_chunk
         silent_at = inf if limit is None else self.heard_at + limit
         ends_at = min(silent_at, inf if times.call is None else self.began_at + times.call)
@@ -189,6 +196,7 @@ class Watch(TaskBound):
     def land_by(self, at: float) -> None:
         """The landing has begun: it has until then, and no landing window opens any more."""
         self.window_at = inf
+        # Else the landing call would be interrupted by the very thing that it obeys.
         if self.interrupt is not None and self.interrupt.signal is Signal.WINDOW:
             self.interrupt, self.wanted = None, False
         self.deadline_at = min(self.deadline_at, at)
@@ -209,6 +217,7 @@ class Watch(TaskBound):
         now = self.time() + 1e-9
         if now >= self.deadline_at:
             self.raise_interrupt(Interrupt(Signal.DEADLINE, "TimeoutConstraint", "the deadline has passed"))
+        # Text that somebody is reading is not cut off in order to land early. The deadline cuts it.
         elif now >= self.window_at and not any(self.showing):
             self.open_window()
         return self.interrupt is not None
@@ -219,11 +228,13 @@ class Watch(TaskBound):
         now = self.time() + 1e-9
         self.interrupt_if_overdue()
         if now >= self.scope_at and not self._is_still_alive(now):
+            # Remembered: the cancellation that follows does not say that it was for a time limit.
             self.scope_at, self.scope_hit = inf, True
             self.cancel_wait()
         if now >= self.patience_at:
             self.patience_at = inf
             self.cancel_wait()
+        # Past moments are left out: they have been acted on, and would make the timer ring again at once.
         window = self.window_at if now < self.window_at else inf
         deadline = self.deadline_at if now < self.deadline_at else inf
         self._set_timer(min(window, deadline, self.scope_at, self.patience_at))
@@ -249,11 +260,13 @@ class Watch(TaskBound):
         """
         if self.interrupt is not None:
             return True
+        # Another thread may write this flag and nothing else: everything that follows from it happens on the loop.
         if self.called_off is not None:
             self.raise_interrupt(Interrupt(Signal.CANCEL, "cancel", self.called_off))
             return True
         above = self.above
         while above is not None:
+            # Asked upwards at every start: told downwards, a child that begins in between would be missed.
             if above.interrupt is not None or above.called_off is not None:
                 self.raise_interrupt(Interrupt(Signal.CANCEL, "cancel", "the run above it is being stopped"))
                 return True
@@ -282,12 +295,14 @@ class Watch(TaskBound):
     def cancel_next_wait(self) -> None:
         """The run is about to wait although it was interrupted: the wait ends at once."""
         self.wanted = False
+        # A second one would stay open behind the first, and end the caller's next wait.
         if not self.poked:
             self.poked = True
             self.task.cancel()
 
     def note_delivery(self, cancelled: BaseException | None = None) -> None:
         """A cancellation arrived at our wait. Take ours back, and heed the caller's."""
+        # Ours is looked for first. When the caller has cancelled as well, the count still shows one too many.
         if not self.retract():
             self._keep_words(cancelled)
         self.count_cancellation()
@@ -301,6 +316,7 @@ class Watch(TaskBound):
         if from_around:
             self.stop_for_caller()
         if self.retract():
+            # Marked: a run inside this foreign code must know that the one around it means it, too.
             request(cancelled)
             return True
         self._keep_words(cancelled)
@@ -316,6 +332,7 @@ class Watch(TaskBound):
         if not self.poked:
             return False
         self.poked = False
+        # Taken back at once: `asyncio.timeout` and task groups around us compare the count with their own.
         self.task.uncancel()
         return True
 
@@ -328,6 +345,7 @@ class Watch(TaskBound):
 
     def end(self) -> None:
         """The run is over."""
+        # Set and not reset by a token: the run may end in another context than it began in.
         INSIDE.set(self.outer)
         self.consumer = self.run = None  # what has ended keeps neither the run nor its consumer, who keeps the run
 
@@ -339,6 +357,7 @@ class Watch(TaskBound):
         """Foreign code has run: what it cancelled meanwhile is its own, and so is what it took back."""
         count = self.count()
         if count <= self.level:
+            # Taken back by the code that made it: nothing of it is left for us to do.
             self.own = max(0, self.own - self.level + count)
         # Ctrl-C cancels the main task, too, and is not a mistake.
         elif not is_by_hand(self.task):
@@ -348,6 +367,7 @@ class Watch(TaskBound):
     def count_cancellation(self) -> None:
         """A cancellation was delivered: count those that were heard to be foreign code's own."""
         count = self.count()
+        # What was heard may have been taken back since: never more than the count has really risen.
         self.own += max(0, min(self.heard, count - self.level))
         self.heard, self.level = 0, count
 
@@ -388,6 +408,7 @@ class Watch(TaskBound):
     def move(self, old: asyncio.Task[Any], new: asyncio.Task[Any]) -> None:
         """The run continues in another task, since its former caller has let go of it."""
         if self.task is old:
+            # Ours in the old task is taken back first: nobody else would ever do it.
             self.retract()
             self.task, self.base = new, new.cancelling()
             # The new task has cancellations of its own; what was counted for the old one means nothing here.
@@ -418,6 +439,7 @@ class Watch(TaskBound):
 
     def explain_stop(self, stop: BaseException) -> Stopped:
         """Why foreign code did not finish."""
+        # A time limit and an interrupt may come together. The interrupt is named: it is what ends the run.
         let_go = isinstance(stop, LetGo)
         why = Why.TIMEOUT if self.scope_hit or let_go else Why.UNINVITED
         return Stopped(why if self.interrupt is None else Why.INTERRUPT, let_go=let_go)
@@ -426,6 +448,7 @@ class Watch(TaskBound):
         """The wait is over: nothing is asked to stop any more, and nothing is shown."""
         self.scope_at = inf
         self.patient = self.streaming = None
+        # Only when one of them was changed: this runs after every wait, and two writes cost more than a look.
         if self.strict:
             self.patience_at, self.longest_patience, self.strict = inf, MAX_PATIENCE, False
         self.showing = ()
@@ -436,6 +459,7 @@ class Watch(TaskBound):
         """A run that was interrupted gives way once: anything cancelled with it hears of it before it does more."""
         if self.gave_way is self.interrupt:
             return
+        # Once for each interrupt: a run that gave way at every step would be the last to land.
         self.gave_way = self.interrupt
         await self._yield_once()
 
@@ -457,6 +481,8 @@ class Watch(TaskBound):
     async def first_of(self, *work: asyncio.Future[Any]) -> None:
         """Wait until one of these is done; raises `CancelledError` when interrupted, and leaves them alone."""
         bell: asyncio.Future[None] = self.loop.create_future()
+        # A bell of our own: a cancellation of this wait must not reach the work, as it would through
+        # `asyncio.wait_for`.
         knock = partial(wake_waiter, bell)
         for one in work:
             one.add_done_callback(knock)
@@ -470,6 +496,7 @@ class Watch(TaskBound):
         """Wait until all of these are done, interrupts or not, but no longer than this."""
         until = self.time() + seconds
         while (left := [one for one in work if not one.done()]) and self.time() < until:
+            # Set anew each time: `end_wait` has lifted it, and this wait goes on in spite of interrupts.
             self.set_time_limit(until - self.time())
             with suppress(asyncio.CancelledError):  # the time is up, or the run is interrupted, which waits here
                 await self.first_of(*left)
@@ -506,6 +533,7 @@ class Watch(TaskBound):
         if self.poked:  # asked for and never delivered, because the run did not wait again
             await self._yield_once()
             self.note_delivery()
+        # The caller goes on with this task. What is left behind in it would end something of the caller's.
         if self.own or self.task.cancelling() != self.base:
             await self.settle()
 

@@ -76,6 +76,7 @@ class GroupCommit:
         self._inline: Connection | None = None
         self.opened: tuple[int, int] | None = None
         """Which file is open."""
+        # By loop: a pass of one loop ends when that loop says so, and its futures are set on it and nowhere else.
         self._queues: dict[asyncio.AbstractEventLoop, list[StoreJob]] = {}
         self._thread: WriterThread | None = None
         self._ending: WriterThread | None = None  # one that was told to end
@@ -92,6 +93,7 @@ class GroupCommit:
         """The connection that is used on event loops; it waits for nobody. Hold the lock."""
         self.check_fork()
         if self._inline is None:
+            # Its busy timeout is nothing: SQLite would wait inside a C call, and the whole loop with it.
             self._inline = self.file.connect(0)
             self.opened = identify_file(self.file.path)
         return self._inline
@@ -133,7 +135,10 @@ class GroupCommit:
     def _flush(self, loop: asyncio.AbstractEventLoop) -> None:
         jobs = self._queues.pop(loop, [])
         try:
+            # In order: a commit that is written here would overtake an earlier one of its session that waits on the
+            # thread.
             busy = self._thread is not None and self._thread.pending
+            # One that must reach the disk takes the whole group along: one sync serves all of them.
             if busy or any(job.full for job in jobs) or not self._write_on_loop(jobs):
                 self.run_on_thread(jobs)
                 return
@@ -152,6 +157,7 @@ class GroupCommit:
             with self._lock:
                 run_group(self.connection(), jobs, self.file)
         except StoreError as error:
+            # Nothing was written, so all of it can be done again by the thread, which may wait.
             if error.kind != "locked":
                 raise
             return False
@@ -165,6 +171,7 @@ class GroupCommit:
                     _keep_time(job)
             thread = self._thread
             if thread is None or not thread.put(jobs):
+                # It ends when it is idle; between a look and a `put` it may just have done so.
                 thread = self._thread = WriterThread(self.file, int(self._busy * 1000))
                 thread.put(jobs)
 
@@ -176,6 +183,7 @@ class GroupCommit:
             with self._lock:
                 connection = self.connection()
                 try:
+                    # A signal handler may have left a snapshot open, and this read would be of the past.
                     roll_back(connection)
                     return work(connection)
                 finally:
@@ -215,6 +223,7 @@ class GroupCommit:
 
     def _count(self) -> None:
         self._groups += 1
+        # Not by SQLite's own checkpoint: that one runs in the commit which happens to fill the log, on the loop.
         if self._groups % _LOOK == 0 and size_of(self.file.log) >= LARGE_LOG and self.is_idle():
             self.run_on_thread([StoreJob(None, partial(move_log, self.file), alone=True)])
 
@@ -269,6 +278,7 @@ class WriterThread:
     def put(self, jobs: Sequence[StoreJob]) -> bool:
         """Do these soon, in order; False when it has ended."""
         with self._bell:
+            # Said and not queued: what is put into a thread that has ended would wait for ever.
             if self._ended or self._over:
                 return False
             self._jobs += jobs
@@ -282,6 +292,7 @@ class WriterThread:
             self._over = True
             self._bell.notify()
         if join and threading.current_thread() is not self._thread:
+            # Not longer: a disk that hangs must not keep the process from ending.
             self._thread.join(1.0)
 
     def _serve(self) -> None:
@@ -289,6 +300,7 @@ class WriterThread:
             while jobs := self._take_jobs():
                 for group in _group_jobs(jobs):
                     self._run_jobs(group)
+                    # Before the answers: who hears of them may write at once, and must not be sent to the thread again.
                     with self._bell:
                         self.pending -= len(group)
                     _deliver_answers(group)
@@ -301,6 +313,7 @@ class WriterThread:
             if not self._jobs and not self._over:
                 self._bell.wait(IDLE)
             jobs, self._jobs = self._jobs, []
+            # Decided under the lock, together with the look: `put` sees either the queue or the end.
             self._ended = not jobs
             return jobs
 
@@ -312,6 +325,7 @@ class WriterThread:
             if jobs[0].alone:
                 jobs[0].found = jobs[0].work(connection)
                 return
+            # By group: the same connection writes for runs of both durabilities.
             sync_with(connection, "FULL" if any(job.full for job in jobs) else "NORMAL")
             run_group(connection, jobs, self._file)
         except BaseException as error:
@@ -324,6 +338,7 @@ def _group_jobs(jobs: Sequence[StoreJob]) -> list[list[StoreJob]]:
     """What is one transaction each."""
     groups: list[list[StoreJob]] = []
     for job in jobs:
+        # Bounded: a group that takes long holds the lock of the file against every other process.
         if not groups or job.alone or groups[-1][0].alone or len(groups[-1]) >= MOST:
             groups.append([])
         groups[-1].append(job)
@@ -362,6 +377,7 @@ def _keep_time(answer: StoreAnswer) -> None:
 def begin(connection: Connection) -> None:
     """Begin a transaction that writes. One that was left open, by an exception in the wrong place, is rolled back."""
     roll_back(connection)
+    # Other processes may have written since: what was remembered of the last transaction is only true inside it.
     connection.heads.clear()
     try:
         # Take the lock at once: a transaction that reads first and writes later can be refused midway.
@@ -414,6 +430,7 @@ def _is_run_together(connection: Connection, jobs: Sequence[StoreJob], file: Sql
     try:
         begin(connection)
         for job in jobs:
+            # A refusal, such as a lost lease, writes nothing: the others of the group need not suffer for it.
             before = connection.total_changes
             try:
                 job.found, job.failed = job.work(connection), None
@@ -452,6 +469,7 @@ def move_log(file: SqliteFile, connection: Connection) -> None:
 
 def give_space_back(file: SqliteFile, connection: Connection, slice_: int = 1000) -> None:
     """Make the file smaller by its free pages, a slice at a time, and empty the log: what was deleted is gone."""
+    # In slices: each is a transaction, and other processes get the lock in between.
     while connection.execute("PRAGMA freelist_count").fetchone()[0]:
         connection.execute(f"PRAGMA incremental_vacuum({slice_})").fetchall()
     move_log(file, connection)

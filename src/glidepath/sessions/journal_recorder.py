@@ -1,8 +1,8 @@
-"""The scribe: writes one run's journal during the run. Intent before the effect, result after it.
+"""Writes one run's journal during the run. Intent before the effect, result after it.
 
 A commit has what came since the last one: messages, changes in the state of the run, and the reason for the commit: a
 model call is about to start, with its worst-case cost; tool calls are about to start; one of several calls has ended;
-the run is over. Without a store there is no scribe, and none of this happens.
+the run is over. Without a store there is no recorder, and none of this happens.
 """
 
 from __future__ import annotations
@@ -119,6 +119,7 @@ class JournalRecorder(JournalWriter):
             opened = Opened(schema=SCHEMA, session_id=self.lease.session_id, version=VERSION, parent=self.known.parent)
             # It comes first, so that a reader knows the schema before any other record.
             self.ahead.insert(0, ("opened", opened))
+        # Written for each leg and not only once: versions, tools and settings may have changed since the last one.
         began = Began(
             run_id=run.run_id,
             agent=plan.config.agent_name,
@@ -138,8 +139,10 @@ class JournalRecorder(JournalWriter):
             items.append(("config", now))
         if run.terms.resumed is not None:
             run.terms.note_changes(self._changes(now))
+        # Waited for: nothing may be spent on a task that a crash would forget.
         await _await_write(self._write([], items, summary=self._summary(run.state.value, None)))
         if run.terms.changes:
+            # After the commit: who hears of it may rely on its being in the journal.
             run.emit(ConfigurationChanged, run.terms.changes)
 
     def _changes(self, now: Fingerprint) -> tuple[ConfigurationChange, ...]:
@@ -171,6 +174,7 @@ class JournalRecorder(JournalWriter):
             later = self.record_model_call(booking)
             if later is not None:
                 await later
+        # The reply is streaming: it is cut at what was booked, and the run lands with it, instead of losing it.
         except Touchdown:
             return False
         return True
@@ -186,9 +190,11 @@ class JournalRecorder(JournalWriter):
             self._transcript.add_result(message)
             items.append(("result", message))
         if queued:
+            # They are counted already: after a crash the limit on tool calls must know of them.
             items.append(("queued", [job.call.id for job in queued]))
         for job in jobs:
             items.append(("intent", self._intent(job)))
+        # The guards have not seen these results: their counts of before belong to the state that is on disk.
         return self._write(items, guards=False, begins=bool(jobs))
 
     def _intent(self, job: Any) -> Intent:
@@ -198,6 +204,7 @@ class JournalRecorder(JournalWriter):
         return Intent(
             call_id=call_id,
             key=f"{run.run_id}:{call_id}",
+            # They stand in the message already. Only where a hook or a default has changed them are they written again.
             arguments=None if as_written or bound.arguments == call.arguments else bound.arguments,
             idempotent=job.tool.idempotent,
             tool=name if behind and name in behind else "",
@@ -206,6 +213,7 @@ class JournalRecorder(JournalWriter):
 
     async def land(self, message: ToolResultMessage, transaction: Any) -> None:
         """Write a call's result in the transaction that has its effect. Raises `Touchdown` when it is not written."""
+        # The chain has one place for the next commit, and the one on its way has taken it.
         await self._let_land()
         if self._run is None:
             raise _make_store_touchdown(self.broken or StoreError("the run has ended", kind="fenced"))
@@ -215,6 +223,7 @@ class JournalRecorder(JournalWriter):
             self._transcript.add_result(message)
             later = self._write([("result", message)], guards=False)
         finally:
+            # Back in any case: a failed transaction must not receive the next commit of the run.
             self._taker = self.store
         await _await_write(later)
 
@@ -241,6 +250,7 @@ class JournalRecorder(JournalWriter):
         snapshot = result.snapshot
         if snapshot is not None:
             snapshot = replace(snapshot, children=tuple(map(strip_result, snapshot.children)))
+        # A child has a journal of its own: here its transcript would be on disk twice.
         children = tuple(map(strip_result, result.children))
         kept = replace(result, messages=(), new_messages=(), children=children, snapshot=snapshot)
         try:
@@ -285,7 +295,7 @@ class JournalRecorder(JournalWriter):
         try:
             await super().release()
         finally:
-            self._run = None  # break the reference cycle between a run and its scribe
+            self._run = None  # break the reference cycle between a run and its recorder
 
     # --- writing ----------------------------------------------------------------------------------------------
 
@@ -304,8 +314,9 @@ class JournalRecorder(JournalWriter):
         With `begins` also when the run was stopped meanwhile: what was to begin does not. None when it is written;
         otherwise it is when this was awaited.
         """
-        if self._flying is not None and self._run is not None:  # children write through their parent's scribe, too
+        if self._flying is not None and self._run is not None:  # children write through their parent's recorder, too
             return self._write_after(last_items, first, summary, last, guards, begins)
+        # One failure is final, even when the store works again: whether that commit is on disk, nobody knows.
         if self.broken is not None:
             raise _make_store_touchdown(self.broken)
         run = self._run
@@ -369,7 +380,8 @@ class JournalRecorder(JournalWriter):
         """Wait for the commit that is on its way, if one is."""
         while (flying := self._flying) is not None and self._run is not None:
             await self._wait_until_written(flying)
-            if self._flying is flying:  # a signal handler raised before anybody was to be told: see `_waited`
+            # A signal handler raised before anybody was told: see `_wait_until_written`.
+            if self._flying is flying:
                 self._on_store_answer(flying)
 
     async def _write_after(self, last_items: Items, first: Items | None, *how: Any) -> None:
@@ -395,7 +407,7 @@ class JournalRecorder(JournalWriter):
     async def _wait_until_written(self, flying: StoreAnswer) -> None:
         """Wait until it is written, even if the run is interrupted: half a commit is useless."""
         watch = self._run.watch
-        # A child writes through this scribe from a task that this run's watch does not own.
+        # A child writes through this recorder from a task that this run's watch does not own.
         if asyncio.current_task() is not watch.task:
             while not flying.done:
                 await flying.make_done_future()

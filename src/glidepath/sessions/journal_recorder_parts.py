@@ -47,6 +47,7 @@ class WrittenTranscript:
 
     def add_result(self, message: ToolResultMessage) -> None:
         """This result is in the journal before it is in the transcript."""
+        # A new dict, never a change of this one: until the first result all recorders share `_NOTHING`.
         self._filed = {**self._filed, message.call_id: message}
 
     def drop_result(self, call_id: str) -> None:
@@ -60,6 +61,7 @@ class WrittenTranscript:
 
     def take_new(self, messages: Sequence[Message], items: Items) -> None:
         """Add what came to the transcript since the last time. It counts as written."""
+        # A transcript only grows at its end, but for results of one batch, which may come in any order after a resume.
         fresh = messages[self._written :] if self._tail is None else self._find_inserted_messages(messages, self._tail)
         self._written = len(messages)
         for message in fresh:
@@ -78,6 +80,7 @@ class WrittenTranscript:
         """The new messages when they may come before some that are written."""
         recent = messages[self._written - len(tail) :]
         fresh = [one for one in recent if type(one) is not ToolResultMessage or one.call_id not in tail]
+        # What is in the journal cannot be unwritten. Going on would give a reader another transcript than this run has.
         if len(recent) - len(fresh) != len(tail):
             raise StoreError("the transcript was changed while its run was running", kind="conflict")
         results = [one.call_id for one in fresh if type(one) is ToolResultMessage]
@@ -107,6 +110,7 @@ class RunningChildren:
             self.spending = self._charged = _NOTHING  # the model has spoken: their calls have ended
             return
         charged = {name: one if isinstance(one, Used) else _read_used(one) for name, one in self.spending.items()}
+        # Only when it has changed: children that wait for a model would repeat it in every commit.
         if charged != self._charged:
             self._charged = charged
             items.append(("charged", charged))

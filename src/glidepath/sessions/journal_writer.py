@@ -1,7 +1,7 @@
 """The writer of a journal: holds the lease of its session, adds commits to the chain, gives the session back.
 
-A run writes through a `Scribe`, a team through a `TeamJournal`. Both are journal writers and differ only in what they
-put into a commit.
+A run writes through a `JournalRecorder`, a team through a `TeamJournal`. Both are journal writers and differ only in
+what they put into a commit.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ async def claim_session(store: SessionStore, session_id: str, *, create: bool = 
     """Claim a session for writing; raises `StoreError`: `busy` while another process writes it, `missing`."""
     claim = call_store(store.claim, session_id, this_owner(), create=create)
     if letting_go(store) is None:
+        # A claim that succeeds after we have stopped waiting would lock the session until it expires.
         lease = await await_store(claim, undo=store.release)
     else:  # it always answers, and takes back what is no longer awaited: no task and no timer has to watch it
         try:
@@ -36,6 +37,7 @@ async def claim_session(store: SessionStore, session_id: str, *, create: bool = 
             raise
         except BaseException as error:
             raise as_store_error(error) from error
+    # Stores are written by others too: said here, where it can be named, and not at the first commit.
     if not isinstance(lease, Lease):
         raise StoreError(f"the session store failed: claim answered with {type(lease).__name__}, not with a Lease")
     return lease
@@ -82,12 +84,14 @@ class JournalWriter:
         The chain advances only after the store has accepted the commit: a failed write leaves no gap.
         """
         if self.redactor is not None:
+            # Before the hash is made: the chain is over what is on disk, or nobody could verify it.
             items, summary = self._redact(self.redactor, items), self.redactor.summary(summary)
         sequence = self.sequence
         commit = link(self.hash, self.number + 1, sequence + 1, now, items)
         later: Awaitable[None] | None = self._taker.append(
             self.lease, commit, summary=summary, durability=self.durability
         )
+        # After `append`: when that raises, the next commit gets the same number, and the chain has no gap.
         self.number = commit.number
         self.hash = commit.hash
         self.sequence = sequence + len(items)
@@ -113,6 +117,8 @@ class JournalWriter:
     def is_time_to_renew(self) -> bool:
         """Count a heartbeat and say whether to renew the lease with it. A commit renews it, too."""
         self._beats += 1
+        # Whoever writes a commit has its lease renewed in the same transaction; a renewal of its own is for quiet
+        # times.
         if self.number != self._seen:
             self._beats, self._seen = 0, self.number
         return self._beats % RENEW == RENEW - 1
@@ -131,6 +137,7 @@ class JournalWriter:
                 with suppress(StoreError):  # a lease that is not given back expires
                     await gone
                 return
+            # To its end even when the caller cancels: a lease that is kept blocks the next run for its whole term.
             await run_uninterrupted(self._give_back(), name="glidepath-release")
         finally:
             self.broken = self.broken or StoreError("the run has ended and given its session back", kind="fenced")
@@ -150,6 +157,7 @@ class JournalWriter:
         return gone
 
     async def _give_back(self) -> None:
+        # The heartbeat first: a beat that comes after the release would find the lease gone.
         pulse, self._pulse = self._pulse, None
         if pulse is not None:
             await pulse.remove_member(self)

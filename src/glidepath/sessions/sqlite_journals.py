@@ -89,6 +89,8 @@ class SqliteJournals:
         A last commit behind the head that was noted means that commits were lost: the entry keeps that head.
         """
         entry = entry_in(row)
+        # The head of a run in flight is not written with each commit: that would change a page of `sessions` every
+        # time.
         if entry.owner is None:
             return entry
         if heads is None:
@@ -110,6 +112,7 @@ class SqliteJournals:
         self, connection: Connection, rows: Sequence[Sequence[Any]]
     ) -> Mapping[int, tuple[int, bytes]] | None:
         """The last commits of all sessions that `places` does not know yet: looked up once for a list of them."""
+        # A few are cheaper looked up one by one than by reading all that is not indexed yet.
         if sum(row[4] is not None for row in rows) < _FEW:
             return None
         found = connection.execute(
@@ -125,6 +128,8 @@ class SqliteJournals:
 
     def _index_if_due(self, connection: Connection, seq: int) -> None:
         """Bring `places` up to date once it is far behind the commit `seq`: in the order of sessions, page by page."""
+        # Commits of a thousand sessions lie mixed in the order they came; indexing them one by one would touch a page
+        # each.
         if seq - self._known_place < _BATCH:
             return
         execute, known = connection.execute, self._count_indexed(connection)
@@ -147,6 +152,8 @@ class SqliteJournals:
         execute("DELETE FROM places WHERE session = ? AND number > ?", (key, after))
         known = self._count_indexed(connection)
         execute("DELETE FROM commits WHERE seq > ? AND session = ? AND number > ?", (known, key, after))
+        # SQLite gives the highest numbers out again when their rows are gone; behind the mark they would never be
+        # found.
         execute("UPDATE indexed SET seq = min(seq, (SELECT coalesce(max(seq), 0) FROM commits))")
         self._known_place = 0
 
@@ -164,6 +171,7 @@ class SqliteJournals:
             connection.execute("BEGIN")  # one snapshot for all of it; the caller ends it
             entry, key, _ = self._row(connection, session_id)
             rows = connection.execute(_PLACED, (key, since)).fetchall()
+            # From both: what `places` has and what has come since, which it does not know yet.
             rows += connection.execute(_NEW, (self._count_indexed(connection), key, since)).fetchall()
             return entry, tuple([Commit(number, read_blob(body), read_blob(digest)) for number, body, digest in rows])
 

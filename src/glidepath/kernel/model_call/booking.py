@@ -72,6 +72,7 @@ class Booking(Record, gc=False):
         before, money = self.price, 0
         price = None if before is None else before.at(self.input + tokens)
         if price is not None and before is not None:
+            # A larger prompt may reach a dearer tier, and then all of it is dearer, not only what was added.
             money = (self.input + tokens) * price.worst_input - self.input * before.worst_input
             money += self.output * (price.output - before.output)
         if not self.reservation.extend(tokens, max(0, money)):
@@ -112,6 +113,7 @@ def open_booking(
     size = UNBOUNDED
     if price is not None:
         price = price.at(input_tokens)
+    # Where nothing is limited nothing has to be cut, and weighing each delta would cost for nothing.
     if reservation.meter.limited:
         # A piece less than is reserved: the delta that goes too far has been received, and must still be paid for.
         size = max(1, output * BYTES_PER_TOKEN - PIECE)
@@ -138,6 +140,7 @@ async def admit_to_budget(run: Run) -> None:
     # Alone, nobody else can take what the first call will need: it is reserved when it is made.
     if run.meter.parent is None:
         return
+    # The runs around us wait for this one: what they hold cannot come back to us, and is not counted on.
     around, ways = runs_around(run), _iterate_start_amounts(run)
     landing, first = next(ways)
 
@@ -151,6 +154,7 @@ async def admit_to_budget(run: Run) -> None:
             got = run.meter.reserve_start(landing, first, queued=waiting is not None, around=around)
             if isinstance(got, Reservation):
                 return got
+            # It would fit once others have given theirs back: waiting helps, asking for less would only hurt.
             if got.resource == "queue" or got.room >= got.asked:
                 return None
             # Not even with all that others will give back. A smaller start helps against all but turns.
@@ -159,8 +163,10 @@ async def admit_to_budget(run: Run) -> None:
                 raise Touchdown(_make_refusal_verdict(run, got))
             landing, first = smaller
             if waiting is not None:
+                # The queue plans by what its waiters claim: a claim that is too large would hold back those behind it.
                 waiting.claim = landing + first
 
+    # Both in one reservation: with a landing set aside and no first call a run could only say that it has failed.
     reservation = await _wait_for_turn(run, start, claim=lambda: landing + first, until=_start_until(run))
     run.spend.admit(reservation, landing)
 
@@ -183,6 +189,7 @@ def _iterate_start_amounts(run: Run) -> Iterator[tuple[Amount, Amount]]:
     size = run.transcript.input_tokens()
     # Little may be left by the time of the first call, and then it is told to wrap up: that must still fit.
     notice = run.plan.landing_notice_tokens + NOTICE
+    # The prompt shrinks before the landing does: an answer from a shorter context is better than a landing cut short.
     for landing in (whole, least):
         yield landing, worst_case_amount(run, size + notice, output)
         shorter = _compact_to_fit(run, size, run.meter.room_to_start(runs_around(run)), landing)
@@ -250,6 +257,7 @@ def book(run: Run, cap: int | None, turns: int, count: int) -> Booking | Refusal
     got = run.meter.reserve(count + want, money, turns, spend.first_call)
     if got.__class__ is not Reservation:
         return got  # type: ignore[return-value]
+    # The pledge was traded in the same step in which the call was reserved; only the run's own note of it is left.
     if spend.first_call is not None:
         spend.trade_first_call()
     estimate = plan.fixed_tokens + run.transcript.view_tokens
@@ -276,6 +284,7 @@ async def wait_or_shrink(run: Run, refusal: Refusal, cap: int | None, turns: int
             if output is not None:
                 break
             # Not even the least output would ever fit: a shorter prompt may make room, once.
+            # Once: a view that did not become small enough at the first try does not at the second.
             if compacted:
                 raise Touchdown(
                     _make_refusal_verdict(run, meter.find_lack_unlocked(least, run.spend.first_call) or refusal)
@@ -290,6 +299,7 @@ async def wait_or_shrink(run: Run, refusal: Refusal, cap: int | None, turns: int
         if isinstance(got, Reservation):
             run.spend.trade_first_call()
             # The provider counts otherwise: the cap leaves room for that within what is reserved.
+            # Nothing was lowered: the cap stays what the caller wanted, which may be none at all.
             lowered = cap if output == want else max(1, int(output / MARGIN))
             return make_booking(run, got, input_tokens, output, lowered)
         if got.resource == "turns":
@@ -303,12 +313,14 @@ def _find_affordable_output(run: Run, input_tokens: int, want: int, around: tupl
     """Output tokens to ask for now; 0: wait for calls in flight; None: not even the least would ever fit."""
     least = least_output(run)
     alone = _output_room(run, input_tokens, *run.meter.room_for(run.spend.first_call, now=False, around=around))
+    # What can never fit is refused now. Waiting for it would hold up the queue behind us.
     if alone < min(least, want):
         return None
     now = _output_room(run, input_tokens, *run.meter.room_for(run.spend.first_call, now=True))
     # Wait for the whole call as long as it can still come; take less only when it never will.
     if alone >= want:
         return want if now >= want else 0
+    # A reply of the least size is nearly always cut: some more is worth waiting for.
     return now if now >= min(alone, 4 * least) else 0
 
 
@@ -369,6 +381,7 @@ async def shrink_view(run: Run, budget: int) -> bool:
     if run.plan.strategy.name == "summarize":
         from glidepath.kernel.model_call.summary import summarize_view
 
+        # A summary is a model call of its own and may fail, or cost too much: cutting always works.
         if await summarize_view(run, budget):
             return True
     return shape_view(run, budget)
@@ -381,6 +394,7 @@ def shape_view(run: Run, budget: int, name: str = "compact") -> bool:
     messages, sizes, pinned = collect_view_source(run)
     shaped = strategy.shape(messages, sizes, budget, pinned)
     after = shaped.tokens
+    # A view that is not smaller only breaks the provider's cache.
     if after >= before:
         return False
     view = drop_foreign_reasoning(shaped.messages, run.plan) if run.transcript.mixed else shaped.messages
@@ -388,6 +402,7 @@ def shape_view(run: Run, budget: int, name: str = "compact") -> bool:
     dropped = (
         shaped.dropped if run.transcript.checkpoint is None else len(run.transcript.messages) + 1 - len(shaped.messages)
     )
+    # Said where it happens: the provider charges the whole prompt at full price after this.
     broke_prefix(run, COMPACTED)
     run.emit(ContextShaped, name if strategy.name == "summarize" else strategy.name, before, after, dropped)
     return True
@@ -395,6 +410,7 @@ def shape_view(run: Run, budget: int, name: str = "compact") -> bool:
 
 def _make_refusal_verdict(run: Run, refusal: Refusal) -> Verdict:
     turns = refusal.resource == "turns"
+    # A wallet knows better why: the local figures only say that nothing more was drawn.
     kept_elsewhere = run.meter.tree.source
     if kept_elsewhere is not None and kept_elsewhere.refused is not None and not turns:
         return Verdict(state=AgentState.BUDGET_EXCEEDED, cause=kept_elsewhere.refused)

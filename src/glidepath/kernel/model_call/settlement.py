@@ -71,6 +71,7 @@ def settle(
     # Stopped by us before it ended, it may have been worked on although nothing has come.
     if failed and not (attempt.dead and end is None) and not attempt.progress_mark():
         usage = Usage()
+        # What it held is free for others in the same step: they may have been waiting for exactly this.
         held.cancel()
     else:
         reported: Any = None if end is None else end.usage
@@ -82,6 +83,7 @@ def settle(
             if implausible:  # before it is charged: nobody may count it as used in between
                 _dispute_tokens(run, booking, attempt, usage, sent)
         health = run.plan.health
+        # The most that this model was ever sent: no cache of its provider can hold more of ours.
         health.sent = max(health.sent, usage.input)
         if price is not None:
             info = _info_of(run, price, end, sent, usage)
@@ -94,6 +96,7 @@ def settle(
             run.spend.record_dispute(Amount(usage.total, money) if implausible else None)
     emit = run.voice.emit
     if emit is not None and run.result is None:
+        # May be negative: a reply can cost more than its worst case when the provider counts what we do not see.
         refunded = held.tokens - usage.input - usage.output
         emit(BudgetSettled, usage, None if price is None else money, max(0, refunded), implausible)
     return usage
@@ -142,6 +145,7 @@ def settle_usage(reported: Usage | None, known: Evidence) -> Usage:
     if not isinstance(reported, Usage):  # none at all, or nothing that can be read
         return Usage(known.booked, known.metered(), estimated=True)
     sure = type(reported.input) is int and reported.input >= known.estimate * _SURELY
+    # The least input walks through the whole prompt: it is only counted when the quick look leaves a doubt.
     given = _check_figure(reported.input, 0 if sure else known.least_input(), known.estimate)
     written = _check_figure(reported.output, known.size / _CHARS_PER_TOKEN_AT_MOST - 4, known.size)
     whole_input = known.booked if given is None else given
@@ -234,10 +238,12 @@ def cost_of(price: Price, usage: Usage, info: ReplyInfo | None) -> int:
     if info is not None:
         searches: Any = info.web_searches
         if type(searches) is int and 0 < searches <= _MOST_SEARCHES:
+            # Billed beside the tokens and by the piece; a reply of few tokens can cost most of its bill this way.
             money += price.web_search * searches
         if info.media is not None:
             money += price.at(usage.input).surcharge(_cap_media_counts(info.media, usage))
         billed: Any = info.billed
+        # Neither bool nor Decimal: what comes out of JSON is one of these two, and anything else is a mistake.
         if type(billed) in (int, float) and math.isfinite(billed) and billed > 0:
             # The price list may be old, or not know the host's fee: of the two the higher one is believed.
             money = max(money, math.ceil(min(billed, SATURATED / PICO) * PICO))
@@ -247,6 +253,7 @@ def cost_of(price: Price, usage: Usage, info: ReplyInfo | None) -> int:
 def _add_media_counts(info: ReplyInfo | None, sent: Sequence[Message], usage: Usage) -> ReplyInfo:
     info = ReplyInfo() if info is None else info
     media, ours = info.media or Media(), media_in(sent)
+    # A provider that does not say is charged by our count, and never for more than its own total.
     audio = _check_part(media.audio_input, usage.input) or min(ours.audio_input, usage.input)
     image = _check_part(media.image_input, usage.input - audio) or min(ours.image_input, usage.input - audio)
     return replace(info, media=replace(media, audio_input=audio, image_input=image))
@@ -270,6 +277,7 @@ def _cap_media_counts(media: Media, usage: Usage) -> Media:
 def _check_figure(given: object, least: float, estimate: int) -> int | None:
     """The figure, when it is a whole number that is not too low; booleans, NaN, text and negatives are not."""
     if type(given) is float and math.isfinite(given):
+        # A slip of a host, and still a figure: a part of a token is charged as a whole one.
         given = math.ceil(given)
     if type(given) is not int or given < least or given < (estimate > 0):
         return None
@@ -287,6 +295,7 @@ def _limit_cached_tokens(run: Run, given: int, estimate: int) -> int:
     only what this model object has been sent.
     """
     most = int(run.plan.health.sent * _CACHE_SLACK) + _CACHE_BLOCK
+    # First by what is cheap: counting what the session held before walks through all its sizes.
     if most >= given:
         return given
     known = run.plan.fixed_tokens + sum(run.transcript.sizes[: run.transcript.first_new])
@@ -302,5 +311,6 @@ def _count_least_input(run: Run, view: Sequence[Message], system_prompt: str | N
     characters = transcript.weighed_characters if known else 0
     for index in range(transcript.weighed_messages if known else 0, len(view)):
         characters += characters_of(view[index])
+    # Kept with the view it belongs to: the next call has the same one and a few messages more.
     transcript.record_weight(view, characters)
     return (len(system_prompt) + characters) // _CHARS_PER_TOKEN_AT_MOST

@@ -26,6 +26,7 @@ class Batch:
 
     def __init__(self, run: Run, jobs: Sequence[Job], width: int) -> None:
         self.run = run
+        # Taken from the end, which is cheap. What starts first is what the model wrote first.
         self.queue = list(reversed(jobs))
         self.width = width
         self.flying: dict[Job, float] = {}  # and when its time is up
@@ -39,6 +40,7 @@ class Batch:
 
     def wake(self, _: object = None) -> None:
         """Something happened: a call ended, or reported progress."""
+        # Several calls may end in one pass of the loop: one wake-up serves them all.
         if not self.bell.done():
             self.bell.set_result(None)
 
@@ -54,8 +56,11 @@ class Batch:
                     self._collect()
                 if watch.interrupt is not None and not self.stopping:
                     self._stop_all(ResultKind.CANCELLED, None)
+                # A hair later: a timer may ring before its time by the precision of the clock, and then nothing would
+                # be due.
                 self._time_out(run.watch.time() + 1e-9)
         finally:
+            # What a call has left running may report progress for ever; nobody waits for it here any more.
             run.work.wake_by(None)
             watch.end_wait()
 
@@ -68,12 +73,14 @@ class Batch:
                 await sentry.wait_until_clear(run)
         if run.watch.is_halted() and not self.stopping:
             self._stop_all(ResultKind.CANCELLED, None)
+        # One that was asked to stop still runs. It keeps its place, or more would run than the width allows.
         room = self.width - len(self.flying) - len(self.leaving)
         # Only as many as may run at once: a call that waits here can still be called off before it has begun.
         chosen = [] if self.stopping else [self.queue.pop() for _ in range(min(room, len(self.queue)))]
         if run.journal is not None and (chosen or self.landed):
             chosen = await self._note(chosen)
         for job in chosen:
+            # Asked for each: announcing one tells observers, and an observer may stop the run.
             if run.watch.is_halted():
                 job.cancel_start(run)
                 continue
@@ -106,6 +113,7 @@ class Batch:
     async def _wait(self) -> None:
         run = self.run
         if not self.bell.done():
+            # One time limit for all: the timer of the watch is moved, and no call has a timer of its own.
             soonest = min([*self.flying.values(), *self.leaving.values()])
             run.watch.set_time_limit(None if soonest == inf else max(0.0, soonest - run.watch.time()))
             with suppress(asyncio.CancelledError):  # our own poke; or the caller's, which is in `watch.interrupt` now
@@ -116,6 +124,7 @@ class Batch:
     def _collect(self) -> None:
         for job in [*self.flying, *self.leaving]:
             if job.task is not None and job.task.done():
+                # It is in one of the two: a call that ends after it was asked to stop has left the first.
                 self.flying.pop(job, None)
                 self.leaving.pop(job, None)
                 job.took = self.run.watch.time() - job.started_at  # type: ignore[operator]
@@ -125,6 +134,7 @@ class Batch:
 
     def _land(self, job: Job) -> None:
         task: Any = job.task
+        # Cancelled before its first step: the tool was never called, and the model is told so.
         if task.cancelled() and not job.begun:
             job.cancel_start(self.run)
         error = asyncio.CancelledError() if task.cancelled() else task.result()  # it may cancel itself and return
@@ -158,6 +168,7 @@ class Batch:
     def _stop(self, job: Job, why: Why, reason: str) -> None:
         del self.flying[job]
         job.stop_why, job.stop_asked = why, reason
+        # From here its time is our patience, no longer its own limit.
         job.task.cancel()  # type: ignore[union-attr]
         self.leaving[job] = self.run.watch.abandon_time()
 
@@ -191,6 +202,7 @@ def width_for(plan: Plan, jobs: Sequence[Job]) -> int:
     """How many of these calls may run at a time. Only calls that really run count, not refused ones."""
     order = plan.config.default_execution_mode
     for job in jobs:
+        # One is enough: which of its neighbours it may not meet is not said, so it meets none.
         tool: Any = job.tool
         if tool.exclusive or (order == "auto" and not tool.overlaps):
             return 1
