@@ -10,7 +10,7 @@ import sqlite3
 import pytest
 
 from glidepath.apps.cli import LoadedSettings
-from glidepath.apps.cli.commands.run_command import resume_line, to_know
+from glidepath.apps.cli.commands.run_command import describe_interruption, resume_line
 from glidepath.apps.cli.layers import Known
 from glidepath.errors import StoreError
 from glidepath.messages import ToolCall
@@ -72,14 +72,14 @@ def test_a_person_is_told_what_changed_and_what_may_have_happened():
         changes=changes,
         unknown_effects=unknown,
     )
-    told = list(to_know(result))
+    told = list(describe_interruption(result))
     assert told[:3] == [
         "since the run was interrupted, tool pay is gone",
         "since the run was interrupted, limit timeout changed: 5 -> 9",
         "since the run was interrupted, tool read is new",
     ]
     assert told[3].startswith("outcome unknown, it may have taken effect: pay")
-    assert len(list(to_know(result, limits_named=True))) == 3
+    assert len(list(describe_interruption(result, limits_named=True))) == 3
 
 
 def test_another_model_since_the_pause_is_said(tmp_path):

@@ -152,7 +152,7 @@ class _Checking(MemoryStore):
             recorded = leg.commits[commit.number - leg.start - 1]
             if recorded.hash != commit.hash:
                 self.difference = describe_other_settings(recorded, commit) or _find_first_difference(recorded, commit)
-        self._move()
+        self._wake_due_waiters()
         if self.difference or (commit.number >= leg.last and not leg.whole):
             self.token.cancel(ENDS_HERE)
 
@@ -164,10 +164,10 @@ class _Checking(MemoryStore):
         """Wait until this many commits are made, or never will be. Waiters for the same one continue together."""
         turn: asyncio.Future[None] = self._loop.create_future()
         self._waiting.setdefault(number, []).append(turn)
-        self._move()
+        self._wake_due_waiters()
         await turn
 
-    def _move(self) -> None:
+    def _wake_due_waiters(self) -> None:
         """Something happened: wake the waiters whose time has come."""
         for number in self._waiting:
             if self.head >= number or self.difference:
@@ -187,7 +187,7 @@ class _Checking(MemoryStore):
 
     def _give_up(self) -> None:
         self.difference = self.difference or f"commit {self.head + 1} was recorded, but the replay does not produce it"
-        self._move()
+        self._wake_due_waiters()
         self.token.cancel(ENDS_HERE)
 
     def wake_waiters(self) -> None:

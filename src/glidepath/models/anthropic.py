@@ -26,7 +26,7 @@ from glidepath.models.faults import Faults
 from glidepath.models.formats.anthropic_messages import TAKES, THOUGHTS, VENDOR, anthropic_turns, system_of
 from glidepath.models.names import make_legal_name
 from glidepath.models.strictness import Grammar
-from glidepath.models.thinkers import BEGINS_THINKING, PAUSES, THINKS, bare_claude, claude_can_be_forced
+from glidepath.models.thinkers import BEGINS_THINKING, PAUSES, THINKS, claude_can_be_forced, strip_cloud_prefix
 from glidepath.models.usage_reports import anthropic_searches, anthropic_usage
 from glidepath.models.vendor_model import VendorModel
 from glidepath.spi import ModelRequest, ToolSpec
@@ -187,7 +187,7 @@ class AnthropicModel(VendorModel):
     @property
     def _bare(self) -> str:
         """The name as Anthropic spells it, without what a cloud adds."""
-        return bare_claude(self.name)
+        return strip_cloud_prefix(self.name)
 
     def _choice(self, request: ModelRequest) -> str:
         """The tool choice to send: a model that always thinks cannot be forced to call a tool."""

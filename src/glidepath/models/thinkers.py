@@ -22,7 +22,7 @@ _BARE = re.compile(r"claude-[^:/]*")
 """The part of a cloud's model name that is Anthropic's."""
 
 
-def bare_claude(name: str) -> str:
+def strip_cloud_prefix(name: str) -> str:
     """The name of a Claude model as Anthropic spells it, without what a cloud adds."""
     found = _BARE.search(name)
     return found[0].replace("@", "-") if found else name
@@ -30,13 +30,13 @@ def bare_claude(name: str) -> str:
 
 def claude_thinks_unasked(name: str) -> bool:
     """Whether a Claude model thinks in a request that does not mention it."""
-    bare = bare_claude(name)
+    bare = strip_cloud_prefix(name)
     return any(names.match(bare) for names in (THINKS, PAUSES, BEGINS_THINKING))
 
 
 def claude_can_be_forced(name: str) -> bool:
     """Whether a Claude model accepts a tool choice that forces a call, if its thinking is off."""
-    bare = bare_claude(name)
+    bare = strip_cloud_prefix(name)
     return not (THINKS.match(bare) or PAUSES.match(bare))
 
 

@@ -196,7 +196,7 @@ class PostgresStore(CanFork, PostgresCatalog, PostgresWallets):
             await connection.execute(f"SET LOCAL idle_in_transaction_session_timeout = {most}")
             yield connection
 
-    async def _hold(self) -> _Line:
+    async def _open_line(self) -> _Line:
         """Keep the connections of this loop open until `_release_line`."""
         return self._enter()
 

@@ -152,7 +152,7 @@ class PostgresWallets(WalletService):
     def _transaction(self) -> Any:
         raise NotImplementedError
 
-    async def _hold(self) -> Any:
+    async def _open_line(self) -> Any:
         raise NotImplementedError
 
     async def _release_line(self, line: Any) -> None:
@@ -164,7 +164,7 @@ class PostgresWallets(WalletService):
         if here not in self._open_holds:
             self._open_holds[here] = None
             try:
-                self._open_holds[here] = await self._hold()
+                self._open_holds[here] = await self._open_line()
             except BaseException:
                 del self._open_holds[here]
                 raise

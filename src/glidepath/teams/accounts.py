@@ -59,10 +59,10 @@ def _iterate_interrupted(history: History) -> Iterator[tuple[str, tuple[Usage, D
         if step.begun and step_id not in finished:
             billed = (Usage(), None) if step.paused is None else (step.paused.usage, step.paused.cost)
             attempt = (history.request.id, step_id, step.begun, step.begun_by)
-            yield attempt_session(*attempt, senior=step.begun_senior), billed
+            yield name_attempt_session(*attempt, senior=step.begun_senior), billed
 
 
-def attempt_session(request_id: str, step_id: str, attempt: int, member: str, *, senior: bool) -> str:
+def name_attempt_session(request_id: str, step_id: str, attempt: int, member: str, *, senior: bool) -> str:
     """The session of one attempt at a step."""
     return session_id(request_id, step_id, attempt, member, *(("senior",) if senior else ()))
 

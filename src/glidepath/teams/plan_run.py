@@ -11,7 +11,7 @@ from typing import TypeAlias
 from glidepath._wire import replace
 from glidepath.agent import Agent
 from glidepath.run import link_tokens
-from glidepath.teams.accounts import attempt_session
+from glidepath.teams.accounts import name_attempt_session
 from glidepath.teams.events import (
     PlanReady,
     StepAssigned,
@@ -355,7 +355,7 @@ class PlanRun:
             worker = self._mailboxes.steerable(worker)
         # A waiting run belongs to one agent: another agent cannot continue it.
         paused = step.paused if senior is step.paused_senior else None
-        session = attempt_session(self.request.id, task.id, attempt, member.name, senior=senior)
+        session = name_attempt_session(self.request.id, task.id, attempt, member.name, senior=senior)
         begun, step.begun = step.begun == attempt, 0
         if paused is None:
             step.inbox.clear()  # the prompt has it

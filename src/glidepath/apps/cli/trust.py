@@ -48,7 +48,7 @@ def is_trusted(folder: Folder) -> bool:
 def record_of(folder: Path) -> TrustRecord | None:
     """What is recorded about a folder, whatever it contains now."""
     try:
-        place = _place_for(folder)
+        place = _trust_record_of(folder)
     except ConfigurationError:
         return None
     found = _read(place / _name(folder)) if _is_private_to_user(place) else None
@@ -68,7 +68,7 @@ def remember(folder: Folder, without: Sequence[str] = ()) -> None:
 
     Raises OSError or `ConfigurationError` when it cannot be kept.
     """
-    place = _place_for(folder.path)
+    place = _trust_record_of(folder.path)
     place.mkdir(mode=0o700, parents=True, exist_ok=True)
     if not _is_private_to_user(place):
         raise ConfigurationError(f"{place} can be written by others: chmod 700 it")
@@ -106,7 +106,7 @@ def _place() -> Path:
     return platformdirs.user_data_path("glidepath") / "trust"
 
 
-def _place_for(folder: Path) -> Path:
+def _trust_record_of(folder: Path) -> Path:
     """Where the record of a folder is; never in that folder, where it could have come with the rest.
 
     A person's home, and what is above it, is the exception: the data folder is in there.

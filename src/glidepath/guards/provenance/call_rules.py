@@ -70,7 +70,7 @@ def _rule(pattern: object, given: object) -> Rule:
             f"rules[{pattern!r}]: expected 'allow', 'ask', 'block' or a mapping, got {short_repr(given)}"
         )
     return Rule(
-        pattern, None, tuple((_name(pattern, name), _sources(pattern, name, one)) for name, one in given.items())
+        pattern, None, tuple((_name(pattern, name), _read_sources(pattern, name, one)) for name, one in given.items())
     )
 
 
@@ -82,7 +82,7 @@ def _name(pattern: str, argument: object) -> str:
     return argument
 
 
-def _sources(pattern: str, argument: object, given: object) -> tuple[str, ...]:
+def _read_sources(pattern: str, argument: object, given: object) -> tuple[str, ...]:
     sources = (given,) if isinstance(given, str) else given
     if not isinstance(sources, Sequence) or not sources or not all(isinstance(one, str) and one for one in sources):
         raise ConfigurationError(

@@ -86,7 +86,7 @@ def simulate(
     `only` takes names or families of specimens. `progress` is called with the number of finished flights, the total,
     and the last flight. Specimens that need real time run once, and not at all with `real_time=False`.
     """
-    config = _config(subject)
+    config = _config_of(subject)
     chosen = _choose_specimens(only)
     skipped = tuple(kind.name for kind in chosen if kind.needs_tools and not config.tools)
     kinds, numbers = [kind for kind in chosen if kind.name not in skipped], _seeds(seeds)
@@ -122,7 +122,7 @@ def encode_report(report: Report) -> str:
     return encode(report).decode()
 
 
-def _config(subject: object) -> LoopConfig:
+def _config_of(subject: object) -> LoopConfig:
     if subject is None:
         return default_config()
     config = subject.config if isinstance(subject, Agent) else subject

@@ -41,7 +41,7 @@ def read_messages(body: dict[str, Any], *, counting: bool = False) -> AskedCall:
     _read_thinking(asked, body)
     _read_system(asked, body)
     _read_turns(asked, body, messages)
-    _check_marks(asked, body)
+    _count_cache_marks(asked, body)
     return asked
 
 
@@ -230,7 +230,7 @@ def _check_results(blocks: list[dict[str, Any]], place: int, open_calls: dict[st
             )
 
 
-def _check_marks(asked: AskedCall, body: dict[str, Any]) -> None:
+def _count_cache_marks(asked: AskedCall, body: dict[str, Any]) -> None:
     marks = sum(block.is_marked for block in asked.blocks)
     if "cache_control" in body and body["cache_control"] is not None:
         marks += 1

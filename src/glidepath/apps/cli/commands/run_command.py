@@ -236,7 +236,7 @@ def _finish(screen: Screen, result: RunResult, *, limits_named: bool, kept: bool
     from glidepath.values import LoopOutcome
 
     screen.finish(result)
-    for line in to_know(result, limits_named=limits_named):
+    for line in describe_interruption(result, limits_named=limits_named):
         screen.print_line(line)
     if result.outcome is LoopOutcome.PAUSED and not kept:
         screen.print_line(
@@ -244,7 +244,7 @@ def _finish(screen: Screen, result: RunResult, *, limits_named: bool, kept: bool
         )
 
 
-def to_know(result: RunResult, *, limits_named: bool = False) -> Iterator[str]:
+def describe_interruption(result: RunResult, *, limits_named: bool = False) -> Iterator[str]:
     """What a person should know about a run that was interrupted: what has changed since, what may have happened.
 
     With `limits_named`, changed limits are not mentioned: the person has just set them.

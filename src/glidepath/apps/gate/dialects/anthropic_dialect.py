@@ -42,7 +42,7 @@ from glidepath.apps.gate.dialects.wire_body import (
     write_body,
 )
 from glidepath.models import call_of, parse_event
-from glidepath.models.thinkers import bare_claude, claude_thinks_unasked
+from glidepath.models.thinkers import claude_thinks_unasked, strip_cloud_prefix
 from glidepath.values import ToolCall
 
 NAME = "anthropic"
@@ -275,7 +275,7 @@ def _read_hidden(body: Body, model: str, thinking: str, provided: tuple[str, ...
         return "none"
     if claude_thinks_unasked(model):
         return "asked"
-    return "none" if bare_claude(model).startswith("claude-") else "unknown"
+    return "none" if strip_cloud_prefix(model).startswith("claude-") else "unknown"
 
 
 def _other_models(body: Body) -> tuple[str, ...]:
