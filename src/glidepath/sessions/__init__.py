@@ -57,7 +57,9 @@ def _make_removed_error(advice: str) -> Exception:
     import sys
     from opcode import opmap
 
-    caller = sys._getframe(2)  # noqa: SLF001 - documented
+    caller: Any = sys._getframe(1)  # noqa: SLF001 - documented
+    while caller.f_globals.get("__name__") in (__name__, "glidepath._lazy"):  # how many of ours there are may change
+        caller = caller.f_back
     importing = caller.f_code.co_code[caller.f_lasti] == opmap["IMPORT_FROM"]
     return ImportError(advice, name=__name__) if importing else AttributeError(advice)
 
