@@ -177,7 +177,7 @@ class Watch(TaskBound):
         beats = patient.progress_mark()
         if beats != self.beats:
             self.beats, self.heard_at = beats, now
-        # Before its first delta a model may think, or load: that silence is longer, and has a limit of its own.
+        # Before its first delta a model may think, or load: that silence is longer, and has another limit.
         limit = times.stall if beats else times.first_chunk
         silent_at = inf if limit is None else self.heard_at + limit
         ends_at = min(silent_at, inf if times.call is None else self.began_at + times.call)
@@ -481,7 +481,7 @@ class Watch(TaskBound):
     async def first_of(self, *work: asyncio.Future[Any]) -> None:
         """Wait until one of these is done; raises `CancelledError` when interrupted, and leaves them alone."""
         bell: asyncio.Future[None] = self.loop.create_future()
-        # A bell of our own: a cancellation of this wait must not reach the work, as it would through
+        # A future in between: a cancellation of this wait must not reach the work, as it would through
         # `asyncio.wait_for`.
         knock = partial(wake_waiter, bell)
         for one in work:
@@ -496,7 +496,7 @@ class Watch(TaskBound):
         """Wait until all of these are done, interrupts or not, but no longer than this."""
         until = self.time() + seconds
         while (left := [one for one in work if not one.done()]) and self.time() < until:
-            # Set anew each time: `end_wait` has lifted it, and this wait goes on in spite of interrupts.
+            # Set again each time: `end_wait` has lifted it, and this wait continues in spite of interrupts.
             self.set_time_limit(until - self.time())
             with suppress(asyncio.CancelledError):  # the time is up, or the run is interrupted, which waits here
                 await self.first_of(*left)
@@ -533,7 +533,7 @@ class Watch(TaskBound):
         if self.poked:  # asked for and never delivered, because the run did not wait again
             await self._yield_once()
             self.note_delivery()
-        # The caller goes on with this task. What is left behind in it would end something of the caller's.
+        # The caller continues with this task. What is left behind in it would end something of the caller's.
         if self.own or self.task.cancelling() != self.base:
             await self.settle()
 

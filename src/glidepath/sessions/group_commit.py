@@ -278,7 +278,7 @@ class WriterThread:
     def put(self, jobs: Sequence[StoreJob]) -> bool:
         """Do these soon, in order; False when it has ended."""
         with self._bell:
-            # Said and not queued: what is put into a thread that has ended would wait for ever.
+            # Said and not queued: what is put into a thread that has ended would wait forever.
             if self._ended or self._over:
                 return False
             self._jobs += jobs

@@ -204,7 +204,7 @@ class JournalRecorder(JournalWriter):
         return Intent(
             call_id=call_id,
             key=f"{run.run_id}:{call_id}",
-            # They stand in the message already. Only where a hook or a default has changed them are they written again.
+            # The message has them already. Only where a hook or a default has changed them are they written again.
             arguments=None if as_written or bound.arguments == call.arguments else bound.arguments,
             idempotent=job.tool.idempotent,
             tool=name if behind and name in behind else "",
@@ -250,7 +250,7 @@ class JournalRecorder(JournalWriter):
         snapshot = result.snapshot
         if snapshot is not None:
             snapshot = replace(snapshot, children=tuple(map(strip_result, snapshot.children)))
-        # A child has a journal of its own: here its transcript would be on disk twice.
+        # A child has its own journal: here its transcript would be on disk twice.
         children = tuple(map(strip_result, result.children))
         kept = replace(result, messages=(), new_messages=(), children=children, snapshot=snapshot)
         try:

@@ -80,7 +80,7 @@ class WrittenTranscript:
         """The new messages when they may come before some that are written."""
         recent = messages[self._written - len(tail) :]
         fresh = [one for one in recent if type(one) is not ToolResultMessage or one.call_id not in tail]
-        # What is in the journal cannot be unwritten. Going on would give a reader another transcript than this run has.
+        # What is in the journal cannot be unwritten: a reader would get another transcript than this run has.
         if len(recent) - len(fresh) != len(tail):
             raise StoreError("the transcript was changed while its run was running", kind="conflict")
         results = [one.call_id for one in fresh if type(one) is ToolResultMessage]

@@ -117,8 +117,7 @@ class JournalWriter:
     def is_time_to_renew(self) -> bool:
         """Count a heartbeat and say whether to renew the lease with it. A commit renews it, too."""
         self._beats += 1
-        # Whoever writes a commit has its lease renewed in the same transaction; a renewal of its own is for quiet
-        # times.
+        # A commit renews the lease in the same transaction: it is renewed separately in quiet times only.
         if self.number != self._seen:
             self._beats, self._seen = 0, self.number
         return self._beats % RENEW == RENEW - 1

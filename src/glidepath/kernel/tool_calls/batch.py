@@ -60,7 +60,7 @@ class Batch:
                 # be due.
                 self._time_out(run.watch.time() + 1e-9)
         finally:
-            # What a call has left running may report progress for ever; nobody waits for it here any more.
+            # What a call has left running may report progress forever; nobody waits for it here any more.
             run.work.wake_by(None)
             watch.end_wait()
 
@@ -113,7 +113,7 @@ class Batch:
     async def _wait(self) -> None:
         run = self.run
         if not self.bell.done():
-            # One time limit for all: the timer of the watch is moved, and no call has a timer of its own.
+            # One time limit for all: the timer of the watch is moved, and calls need no timers.
             soonest = min([*self.flying.values(), *self.leaving.values()])
             run.watch.set_time_limit(None if soonest == inf else max(0.0, soonest - run.watch.time()))
             with suppress(asyncio.CancelledError):  # our own poke; or the caller's, which is in `watch.interrupt` now
@@ -202,7 +202,7 @@ def width_for(plan: Plan, jobs: Sequence[Job]) -> int:
     """How many of these calls may run at a time. Only calls that really run count, not refused ones."""
     order = plan.config.default_execution_mode
     for job in jobs:
-        # One is enough: which of its neighbours it may not meet is not said, so it meets none.
+        # One is enough: which of the others it may not meet is not said, so it meets none.
         tool: Any = job.tool
         if tool.exclusive or (order == "auto" and not tool.overlaps):
             return 1
