@@ -117,7 +117,9 @@ EVENT = Addition(
 
 ''',
         ),
-        Insertion(state, "from glidepath.ledger import", "from glidepath.values.events import PictureReceived\n"),
+        Insertion(
+            state, "from glidepath.plugins.hook_table import", "from glidepath.values.events import PictureReceived\n"
+        ),
         Insertion(
             state,
             "        emit = self.voice.emit\n        if emit is not None:\n            emit(MessageAdded",
@@ -128,7 +130,7 @@ EVENT = Addition(
     use="""
 import asyncio
 from glidepath import Agent, Limits
-from glidepath.values.events import PictureReceived
+from glidepath.events import PictureReceived
 from glidepath.messages import ImageBlock, TextBlock, UserMessage
 from glidepath.testing import ScriptedModel, say
 
