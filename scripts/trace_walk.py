@@ -3,6 +3,7 @@
 python scripts/trace_walk.py                # the four walks, as the tour shows them
 python scripts/trace_walk.py landing        # one of them
 python scripts/trace_walk.py plain --calls  # every call of it, indented by depth
+python scripts/trace_walk.py --write        # write the four walks into the tour
 
 A walk names each file once, where it is entered first, with the function that was called there: what a reader opens, in
 which order. `docs/house-tour.md` shows what this prints, and a test compares the two.
@@ -17,6 +18,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "src" / "glidepath"
+TOUR = ROOT / "docs" / "house-tour.md"
 QUIET = ("_wire.py", "_lazy.py", "values/", "spi/", "testing/")
 """What every phase passes through: values that are made and read, and the fakes."""
 
@@ -116,6 +118,14 @@ def resume() -> Work:
     return lambda: agent.resume("s", decisions={waiting.call.id: approve()})
 
 
+SENTENCES = {
+    "plain": "\nA plain run:",
+    "durable": "\nA durable run",
+    "landing": "\nA landing:",
+    "resume": "\nA resume:",
+}
+"""How the tour's sentence about each walk begins."""
+
 WALKS: dict[str, Callable[[], Work]] = {"plain": plain, "durable": durable, "landing": landing, "resume": resume}
 
 
@@ -136,12 +146,26 @@ def draw_all(walks: dict[str, list[Step]]) -> dict[str, str]:
     return {name: draw(steps, () if name == "plain" else known) for name, steps in walks.items()}
 
 
+def write(drawn: dict[str, str]) -> None:
+    """Put the walks into the tour, each in the block that follows its sentence."""
+    text = TOUR.read_text(encoding="utf-8")
+    for name, lines in drawn.items():
+        sentence = text.index(SENTENCES[name])
+        begin = text.index("```text\n", sentence) + len("```text\n")
+        text = f"{text[:begin]}{lines}\n{text[text.index('```', begin) :]}"
+    TOUR.write_text(text, encoding="utf-8")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("walk", nargs="?", choices=tuple(WALKS))
     parser.add_argument("--calls", action="store_true", help="every call, indented by its depth")
+    parser.add_argument("--write", action="store_true", help="write the walks into docs/house-tour.md")
     options = parser.parse_args()
     walks = trace_all()
+    if options.write:
+        write(draw_all(walks))
+        return
     for name, drawn in draw_all(walks).items():
         if options.walk in (None, name):
             every = "\n".join(f"{'  ' * (one.depth - 1)}{one.file}: {one.function}" for one in walks[name])

@@ -67,11 +67,11 @@ class RunStarter(Equipped):
         return asked
 
     def _run(self, asked: RunRequest) -> Coroutine[Any, Any, RunResult]:
-        find_event_loop()
+        if self._outfit is None and asked.budget is None and self.config.store is None:  # nearly always
+            return finish_run(partial(self._begin, asked), asked, fitted=self._fitted)
+        find_event_loop()  # before sources or a store are opened; a run without any looks by itself
         if self._outfit is not None:
             return self._run_with_sources(asked.cancel, lambda agent: agent._run(asked))  # noqa: SLF001 - nearly itself
-        if asked.budget is None and self.config.store is None:  # nearly always
-            return finish_run(partial(self._begin, asked), asked, fitted=self._fitted)
         return self._run_stored(asked)
 
     def _begin(self, asked: RunRequest, home: Session | None = None) -> tuple[Run, Session]:

@@ -13,10 +13,15 @@ def find_event_loop() -> asyncio.AbstractEventLoop:
     try:
         return asyncio.get_running_loop()
     except RuntimeError:
-        raise ConfigurationError(
-            "a run needs asyncio's event loop, and none runs here: use asyncio.run(...), or run_sync(...) in a thread. "
-            "Under trio: await trio.to_thread.run_sync(agent.run_sync, 'your prompt')"
-        ) from None
+        raise make_no_loop_error() from None
+
+
+def make_no_loop_error() -> ConfigurationError:
+    """What to tell a caller under which no event loop of asyncio's runs."""
+    return ConfigurationError(
+        "a run needs asyncio's event loop, and none runs here: use asyncio.run(...), or run_sync(...) in a thread. "
+        "Under trio: await trio.to_thread.run_sync(agent.run_sync, 'your prompt')"
+    )
 
 
 def check_thread_is_free() -> None:
