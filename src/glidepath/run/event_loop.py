@@ -32,5 +32,5 @@ def check_thread_is_free() -> None:
     if running is not None:
         raise ConfigurationError(
             "an event loop already runs in this thread, and it can run only one: gevent's patched threads share a real "
-            "one. Start the run in a thread of its own: gevent.get_hub().threadpool.apply(agent.run_sync, ('prompt',))"
+            "one. Start the run in a real thread: gevent.get_hub().threadpool.apply(agent.run_sync, ('prompt',))"
         )
