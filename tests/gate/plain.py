@@ -20,6 +20,7 @@ class PlainPassage:
         self.is_cut = self.is_short = False
         self.stop_reason = None
         self.headers = ((b"x-glidepath-run", b"r1"),)
+        self.content_type = None
         self.log = []
         self.parts = []
 

@@ -23,6 +23,11 @@ if TYPE_CHECKING:
 
 MOST_REMEMBERED = 100_000
 """Ids and prefixes that are remembered: of longer ago than that no conversation continues."""
+MOST_AGENTS = 1_000
+"""Agents of one session that are told apart; whoever invents more names shares one."""
+MOST_DEPTH = 32
+"""Levels of sub-agents; what is deeper hangs below the main agent."""
+_OTHERS = "others"
 _RUN, _AGENT = "x-glidepath-run", "x-glidepath-agent"
 LONGEST_NAME = 200
 
@@ -115,15 +120,26 @@ class Attribution:
         facts: RequestFacts,
     ) -> ForeignAgent:
         if explicit is not None:
-            found = session.agents.get(explicit)
-            # A title or a check that a known agent asks for beside its work has no tools, and no landing of its own.
-            if found is not None and found.has_tools and not facts.has_tools:
-                return self._side_agent(session)
-            if found is None:
-                found = session.add_agent(explicit, self._parent(session, known, headers, explicit))
-            return found
-        if continued is not None:
-            return continued
+            return self._named_agent(session, known, explicit, headers, facts)
+        return self._unnamed_agent(session, facts) if continued is None else continued
+
+    def _named_agent(
+        self,
+        session: ForeignSession,
+        known: KnownAgent,
+        explicit: str,
+        headers: Mapping[str, str],
+        facts: RequestFacts,
+    ) -> ForeignAgent:
+        found = session.agents.get(explicit)
+        # A title or a check that a known agent asks for beside its work has no tools, and no landing of its own.
+        if found is not None and found.has_tools and not facts.has_tools:
+            return self._side_agent(session)
+        if found is None and len(session.agents) >= MOST_AGENTS:
+            return self._others(session)
+        return session.add_agent(explicit, self._parent(session, known, headers, explicit)) if found is None else found
+
+    def _unnamed_agent(self, session: ForeignSession, facts: RequestFacts) -> ForeignAgent:
         main = session.main_agent()
         if main is not None and main.has_tools and not facts.has_tools:
             return self._side_agent(session)
@@ -132,6 +148,8 @@ class Attribution:
             # The same program with a history that it has cut itself: it continues as the agent it was.
             if agent.shape == shape and not agent.in_flight and agent.id.startswith("agent-") and agent.calls:
                 return agent
+        if len(session.agents) >= MOST_AGENTS:
+            return self._others(session)
         above = main if main is not None and main.has_tools and main.started and not main.landed else None
         agent = session.add_agent(self._new_name(session), above)
         agent.shape = shape
@@ -143,13 +161,19 @@ class Attribution:
         """The agent above a new one: the one it names, else the main one of a session that has one."""
         named = _first(headers, known.parent)
         if named is not None and named != explicit and named in session.agents:
-            return session.agents[named]
+            above = session.agents[named]
+            if above.meter.depth < MOST_DEPTH:
+                return above
         main = session.main_agent()
         return main if main is not None and main.has_tools and explicit != "main" else None
 
     def _side_agent(self, session: ForeignSession) -> ForeignAgent:
         found = session.agents.get("side")
         return session.add_agent("side", None) if found is None else found
+
+    def _others(self, session: ForeignSession) -> ForeignAgent:
+        found = session.agents.get(_OTHERS)
+        return session.add_agent(_OTHERS, session.main_agent()) if found is None else found
 
     def _new_name(self, session: ForeignSession) -> str:
         names = (f"agent-{number}" for number in self._numbers)

@@ -14,6 +14,7 @@ MIB = 1 << 20
 MAX_BODY = 32 * MIB
 BODY_SECONDS = 60.0  # in which a body must have arrived
 PATIENCE = 5.0  # seconds without a header, then 200 and signs of life
+_MOST_CODINGS = 3  # of one body: each may cost as much as the largest body
 _STEP = 256 * 1024  # bytes that are decompressed before the bound is looked at
 _ZSTD = ("compression.zstd", "backports.zstd", "zstandard")
 
@@ -66,7 +67,12 @@ def too_long(bound: int) -> BadBodyError:
 
 def decompress(body: bytes, encoding: str, bound: int) -> bytes:
     """The body before the client compressed it; raises `BadBodyError`, also for what would fill the memory."""
-    for one in reversed([word.strip().lower() for word in encoding.split(",") if word.strip()]):
+    codings = [word.strip().lower() for word in encoding.split(",") if word.strip()]
+    if len(codings) > _MOST_CODINGS:
+        raise BadBodyError(
+            415, "unsupported_encoding", f"the body is encoded {len(codings)} times over: send it with one encoding"
+        )
+    for one in reversed(codings):
         if one == "identity":
             continue
         body = _inflate(body, one, bound)

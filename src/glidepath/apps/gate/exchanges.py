@@ -17,6 +17,7 @@ from glidepath.apps.gate.bodies import PATIENCE
 from glidepath.apps.gate.governing import GateAnswer, GatePassage, GateRequest, Governor, Headers
 from glidepath.apps.gate.late_answers import frame_late
 from glidepath.apps.gate.upstream_client import UpstreamClient, UpstreamError, UpstreamReply
+from glidepath.values import TransientError
 
 Send = Callable[[dict[str, Any]], Awaitable[None]]
 _log = logging.getLogger("glidepath.gate")
@@ -101,6 +102,8 @@ class Exchange:
             await self._end_interrupted(self._why)
         except UpstreamError as error:
             await self._end_failed(error.status, error.kind, str(error))
+        except TransientError as error:  # a reply that no reader can follow
+            await self._end_failed(502, "upstream_error", str(error))
         except Exception:
             _log.exception("a call broke down in the gate itself")
             # 400: the only status that no agent tries again.
@@ -149,7 +152,10 @@ class Exchange:
             await self._assemble(passage, reply, headers)
 
     async def _stream(self, passage: GatePassage, reply: UpstreamReply, headers: Headers) -> None:
-        await self._start(reply.status, [*_without(headers, *_LENGTH), *passage.headers])
+        kept = _without(headers, *_LENGTH)
+        if passage.content_type is not None:
+            kept = [*_without(kept, b"content-type"), (b"content-type", passage.content_type)]
+        await self._start(reply.status, [*kept, *passage.headers])
         read, feed, send, now = reply.read, passage.feed, self._send, self._loop.time
         while not passage.is_cut:
             self.phase, self.since = READ, now()
@@ -192,7 +198,7 @@ class Exchange:
     async def _pass_error(self, passage: GatePassage, reply: UpstreamReply, headers: Headers) -> None:
         """Pass the upstream's own error on unchanged: what its status and Retry-After mean is the client's business."""
         self.phase, self.since = READ, self._loop.time()
-        body = await reply.read_whole(LARGEST_ERROR)
+        body = reply.hide_key(await reply.read_whole(LARGEST_ERROR))
         await self._settle()
         kept = [*_without(headers, b"content-length"), *passage.headers]
         await self._send_whole(reply.status, kept, self._frame(body))

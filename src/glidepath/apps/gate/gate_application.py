@@ -25,11 +25,12 @@ from glidepath.apps.gate.bodies import (
 from glidepath.apps.gate.exchanges import Desk, Exchange, ExchangeWatch, Send
 from glidepath.apps.gate.gate_routes import GateRoute, guess_dialect, read_route
 from glidepath.apps.gate.governing import GateAnswer, GateRequest, Governor
-from glidepath.apps.gate.upstream_client import UpstreamClient, strip_query
+from glidepath.apps.gate.upstream_client import UpstreamClient
 from glidepath.apps.server.locks import Doorkeeper, Visitor
 from glidepath.apps.server.refusals import HttpError
 
 _LEAST_SECRET = 16  # characters of a path segment that may be a key
+_MOST_SECRETS = 8  # credentials of one request that are looked at
 _NO_KEY = (
     "send the key of this gate: as `Authorization: Bearer KEY`, `x-api-key`, `x-goog-api-key`, or as the first segment "
     "of the base URL's path"
@@ -44,12 +45,13 @@ class RequestHead(Record, kw_only=True):
     """What the head of a request says, read once."""
 
     locks: dict[str, list[str]]
-    secrets: list[tuple[bytes, str]]
-    """Credentials with the header they came in, `path` or `query`."""
+    secrets: list[str]
+    """Credentials, from headers and the query."""
     length: bytes | None = None
     encoding: str = ""
     is_upgrade: bool = False
     is_anthropic: bool = False
+    is_google: bool = False
 
 
 class GateApplication:
@@ -116,13 +118,13 @@ class GateApplication:
         route = read_route(method, raw_path)
         request = _make_request(scope, route or GateRoute(line=(), dialect=guess_dialect(raw_path)), head)
         try:
-            await self._let_in(scope, route, head, request)
+            keys = await self._let_in(scope, route, head, request)
             if route is None:
                 raise HttpError(404, "not_found_error", _NO_PATH)
             if not route.dialect:  # the base URL: clients look whether somebody is there
                 await _reply(send, GateAnswer(status=200, body=b""))
                 return
-            wire_body = await self._read(receive, head, request)
+            wire_body = _hide_keys(request, await self._read(receive, head, request), keys)
         except ClientGone:
             return
         except (HttpError, BadBodyError) as error:
@@ -143,42 +145,43 @@ class GateApplication:
 
     async def _let_in(
         self, scope: dict[str, Any], route: GateRoute | None, head: RequestHead, request: GateRequest
-    ) -> None:
-        """Check host, origin and key; what was the gate's own key is taken out of the request."""
+    ) -> list[bytes]:
+        """Check host, origin and key; keys of this gate are taken out of the request's head, and returned."""
         if self._stopped is not None:
             raise HttpError(403, "stopped", f"this gate takes no more calls: {self._stopped}")
         if route is not None and not route.dialect:
             await self._check_key(scope, head, None)
-            return
+            return []
         if head.is_upgrade:
             raise HttpError(426, "upgrade_refused", "this gate speaks HTTP only: send the request without an upgrade")
-        visitor, place = await self._find_visitor(scope, route, head)
-        if place == b"path":
-            request.line = request.line[1:]
-        elif place == b"query":
-            request.query = strip_query(request.query, b"key")
-        else:
-            request.headers = [pair for pair in request.headers if pair[0] != place]
+        visitor, keys = await self._find_visitor(scope, route, head)
+        secrets = _take_out(request, keys)
         visitor.must("start")
         request.key = visitor
+        return secrets
 
     async def _find_visitor(
         self, scope: dict[str, Any], route: GateRoute | None, head: RequestHead
-    ) -> tuple[Visitor, bytes]:
+    ) -> tuple[Visitor, list[str]]:
+        """Who calls, by the first key that opens this gate, and every such key in the request."""
         segment = route.line[0] if route is not None and route.line else ""
         if len(segment) >= _LEAST_SECRET:
-            head.secrets.insert(0, (b"path", segment))
+            head.secrets.insert(0, segment)
         refused = HttpError(401, "authentication_error", _NO_KEY)
-        for place, secret in head.secrets or [(b"", "")]:
+        found, keys = None, []
+        for secret in head.secrets[:_MOST_SECRETS] or [""]:
             try:
                 visitor = await self._check_key(scope, head, secret)
             except HttpError as error:
-                if error.status in (421, 503) or error.code in ("wrong_origin", "key_void"):
+                if found is None and (error.status in (421, 503) or error.code in ("wrong_origin", "key_void")):
                     raise
             else:
                 if visitor is not None:
-                    return visitor, place
-        raise refused
+                    found = found or visitor
+                    keys.append(secret)
+        if found is None:
+            raise refused
+        return found, keys
 
     async def _check_key(self, scope: dict[str, Any], head: RequestHead, secret: str | None) -> Visitor | None:
         """Ask the doorkeeper, who checks host and origin first; without a secret nothing but these."""
@@ -237,9 +240,10 @@ def _read_head(scope: dict[str, Any]) -> RequestHead:
         elif name == b"authorization":
             scheme, _, secret = value.decode("latin-1").partition(" ")
             if scheme.lower() == "bearer":
-                head.secrets.append((name, secret.strip()))
+                head.secrets.append(secret.strip())
         elif name in (b"x-api-key", b"x-goog-api-key"):
-            head.secrets.append((name, value.decode("latin-1").strip()))
+            head.secrets.append(value.decode("latin-1").strip())
+            head.is_google = head.is_google or name == b"x-goog-api-key"
         elif name == b"content-length":
             head.length = value
         elif name == b"content-encoding":
@@ -251,8 +255,32 @@ def _read_head(scope: dict[str, Any]) -> RequestHead:
     query = scope.get("query_string", b"")
     if b"key=" in query:
         given = [part[4:] for part in query.split(b"&") if part.startswith(b"key=")]
-        head.secrets.extend([(b"query", unquote_to_bytes(one).decode("latin-1")) for one in given])
+        head.secrets.extend([unquote_to_bytes(one).decode("latin-1") for one in given])
+        head.is_google = True
     return head
+
+
+def _take_out(request: GateRequest, keys: list[str]) -> list[bytes]:
+    """Remove keys of this gate from the head: none of them goes to an upstream, or into a journal."""
+    secrets = [key.encode("latin-1") for key in keys]
+    request.line = tuple([one for one in request.line if one not in keys])
+    request.headers = [pair for pair in request.headers if not any(one in pair[1] for one in secrets)]
+    if request.query and any(one in unquote_to_bytes(request.query) for one in secrets):
+        kept = [one for one in request.query.split(b"&") if not any(key in unquote_to_bytes(one) for key in secrets)]
+        request.query = b"&".join(kept)
+    return secrets
+
+
+def _hide_keys(request: GateRequest, wire_body: bytes, keys: list[bytes]) -> bytes:
+    """What goes on as the body. A key in it, which a tool of the client has printed, becomes stars of its length."""
+    found = [key for key in keys if key in request.body]
+    if not found:
+        return wire_body
+    for key in found:
+        request.body = request.body.replace(key, b"*" * len(key))
+    request.is_verbatim = False
+    request.headers = [pair for pair in request.headers if pair[0] != b"content-encoding"]
+    return request.body
 
 
 def _make_request(scope: dict[str, Any], route: GateRoute, head: RequestHead) -> GateRequest:
@@ -260,7 +288,7 @@ def _make_request(scope: dict[str, Any], route: GateRoute, head: RequestHead) ->
     if route.operation == "models" and dialect == "openai-chat":  # three vendors have this path
         if head.is_anthropic:
             dialect = "anthropic"
-        elif any(place in (b"x-goog-api-key", b"query") for place, _ in head.secrets):
+        elif head.is_google:
             dialect = "gemini"
     return GateRequest(
         dialect=dialect,

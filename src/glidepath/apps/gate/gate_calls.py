@@ -34,6 +34,8 @@ LEAST_HIDDEN = 4096
 """Output tokens that are reserved at the least for a reply whose reasoning the stream does not show."""
 LARGEST_REPLY = 128_000
 """Output tokens of a model whose maximum nobody told us."""
+LONGEST_HEADER = 500
+"""Characters of a reason in a header."""
 WAIT = 120.0
 """Seconds that a call waits for what other calls have reserved."""
 
@@ -120,11 +122,15 @@ class GateCall(Record, kw_only=True):
 
     def reply_headers(self, landing: str | None) -> tuple[tuple[bytes, bytes], ...]:
         """Headers of ours for its reply."""
-        run = self.session.id.encode("ascii", "replace")
-        headers = ((b"x-glidepath-run", run),)
+        headers = ((b"x-glidepath-run", _header_text(self.session.id)),)
         if landing is None:
             return headers
-        return (*headers, (b"x-glidepath-landed", landing.encode("ascii", "replace")))
+        return (*headers, (b"x-glidepath-landed", _header_text(landing)))
+
+
+def _header_text(text: str) -> bytes:
+    """What may stand in a header: a person's reason to land a run may have any character, line breaks too."""
+    return "".join([one if " " <= one <= "~" else "?" for one in text[:LONGEST_HEADER]]).encode("ascii")
 
 
 async def book_call(call: GateCall) -> Booking | Refusal:

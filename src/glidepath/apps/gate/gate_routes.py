@@ -18,9 +18,8 @@ _ENDPOINTS = {
 _GEMINI = {"generateContent": (False, "generate"), "streamGenerateContent": (True, "generate")}
 _GEMINI_ACTIONS = re.compile(rf"/models/({_MODEL.pattern}):(generateContent|streamGenerateContent|countTokens)\Z")
 _MODELS = re.compile(rf"/models(?:/{_MODEL.pattern})?\Z")
-_TAIL = re.compile(
-    r"(?:/v1(?P<beta>beta|alpha)?)*(?P<rest>/messages(?:/count_tokens)?|/chat/completions|/responses|/models(?:/[^/]*)?)\Z"
-)
+_TAIL = re.compile(r"(?:/messages(?:/count_tokens)?|/chat/completions|/responses|/models(?:/[^/]*)?)\Z")
+_VERSIONS = ("/v1", "/v1beta", "/v1alpha")
 _MOST_SEGMENTS = 8
 
 
@@ -45,13 +44,24 @@ def read_route(method: str, raw_path: bytes) -> GateRoute | None:
     except UnicodeDecodeError:
         return None
     found = _TAIL.search(path)
-    line = _read_line(path if found is None else path[: found.start()])
+    version, start = ("/v1", len(path)) if found is None else _read_version(path, found.start())
+    line = _read_line(path[:start])
     if line is None:
         return None
     if found is None:
         return GateRoute(line=line) if method == "HEAD" else None
-    version = f"/v1{found['beta'] or ''}"
-    return _read_endpoint(method, line, version, found["rest"])
+    return _read_endpoint(method, line, version, found[0])
+
+
+def _read_version(path: str, end: int) -> tuple[str, int]:
+    """The version before an endpoint, and where the first of several begins.
+
+    A loop: a regular expression that may repeat here takes seconds for a path of ten thousand versions.
+    """
+    version, start = "", end
+    while (found := next((one for one in _VERSIONS if path.endswith(one, 0, start)), None)) is not None:
+        version, start = version or found, start - len(found)
+    return version or "/v1", start
 
 
 def _read_endpoint(method: str, line: tuple[str, ...], version: str, rest: str) -> GateRoute | None:

@@ -79,6 +79,8 @@ class GatePassage(Protocol):
     """Why it has to end from outside; None while it may continue."""
     headers: tuple[tuple[bytes, bytes], ...]
     """Headers of ours for the reply."""
+    content_type: bytes | None
+    """Of what the client gets as a stream, where it is not the upstream's; known after `open`."""
 
     def open(self, status: int, headers: Headers) -> None:
         """The upstream has answered. A status from 300 on passes unchanged and releases what was reserved."""

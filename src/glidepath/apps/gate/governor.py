@@ -6,6 +6,7 @@ import asyncio
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
+from weakref import WeakValueDictionary
 
 from glidepath.apps.gate.attribution import Attribution, headers_of
 from glidepath.apps.gate.dialects import DIALECTS, parse_body, write_body
@@ -70,7 +71,8 @@ class GateGovernor:
         self._attribution = Attribution()
         self._passages: set[GovernedPassage] = set()
         self._stopped: str | None = None
-        self._lines: dict[str, Line] = {}
+        self._lines: WeakValueDictionary[str, Line] = WeakValueDictionary()
+        """Whoever has called; whose line is forgotten is forgotten here."""
 
     def report(self) -> dict[str, Any]:
         """What all runs used and how they ended. One run stands for itself; several are added up."""

@@ -22,6 +22,8 @@ IDLE = 900.0
 """Seconds after which an agent that has not called is presumed gone: its landing is free for others."""
 MOST_NAMES = 2
 MOST_MODELS = 1_000
+MOST_LINES = 10_000
+"""Tenants and users in memory: a client may name as many as it likes."""
 MOST_SESSIONS = 10_000
 """Sessions in memory; of those that are over, the oldest are forgotten first."""
 
@@ -107,6 +109,13 @@ class Line:
                 if not agent.in_flight and now - agent.last_spoken > IDLE:
                     give_back_landing(agent)
 
+    @property
+    def is_idle(self) -> bool:
+        """True when none of its agents is at work or keeps something for its landing."""
+        return not any(
+            agent.started or agent.in_flight for session in self.sessions.values() for agent in session.agents.values()
+        )
+
     def _forget_oldest(self) -> None:
         if len(self.sessions) < MOST_SESSIONS:
             return
@@ -140,6 +149,7 @@ class LineBook:
         self._clock = clock
         self._lines: dict[tuple[str, str, str], Line] = {}
         self._budgets: dict[tuple[str, ...], Budget] = {}
+        self._closing: set[asyncio.Task[None]] = set()
 
     def find(self, request: GateRequest) -> Line:
         """The line of a request; raises `HttpError` for a name outside the key."""
@@ -148,13 +158,24 @@ class LineBook:
         key = (visitor.name, tenant, user)
         line = self._lines.get(key)
         if line is None:
+            if len(self._lines) >= MOST_LINES:
+                self._forget_idle()
             line = self._lines[key] = self._open(visitor, tenant, user)
         return line
 
     async def close(self) -> None:
         """Settle every line."""
+        await asyncio.gather(*self._closing)
         for line in self._lines.values():
             await line.close()
+
+    def _forget_idle(self) -> None:
+        """Forget the oldest lines on which nothing happens; what they drew from wallets is given back."""
+        idle = [key for key, line in self._lines.items() if line.is_idle]
+        for key in idle[: max(1, MOST_LINES // 10)]:
+            closing = asyncio.ensure_future(self._lines.pop(key).close())
+            self._closing.add(closing)
+            closing.add_done_callback(self._closing.discard)
 
     def _open(self, visitor: Visitor, tenant: str, user: str) -> Line:
         own = visitor.key

@@ -27,7 +27,7 @@ else:
         """HTTP on one connection, closed when the head of a request is too long or does not arrive in time."""
 
         _deadline: asyncio.TimerHandle | None = None
-        _head = 0  # bytes of a head that is not complete; -1 while a body is read or an answer written
+        _head = 0  # bytes of a head that is not complete; -1 while a body is read
 
         def connection_made(self, transport: Any) -> None:
             """Somebody has connected."""
@@ -42,8 +42,14 @@ else:
                     self._deadline = self.loop.call_later(HEADER_SECONDS, self._close_slow)
             super().data_received(data)
             if self._head > MAX_HEAD and not self.transport.is_closing():
-                self.transport.write(b"HTTP/1.1 431 Request Header Fields Too Large\r\nconnection: close\r\n\r\n")
+                if not self._is_answering():  # else these bytes would stand in the middle of an answer
+                    self.transport.write(b"HTTP/1.1 431 Request Header Fields Too Large\r\nconnection: close\r\n\r\n")
                 self.transport.close()
+
+        def on_header(self, name: bytes, value: bytes) -> None:
+            """A header of a request. What comes behind a body is none: nobody has checked it."""
+            if self._head >= 0:
+                super().on_header(name, value)
 
         def on_headers_complete(self) -> None:
             """A head is complete."""
@@ -51,10 +57,10 @@ else:
             self._forget_deadline()
             super().on_headers_complete()
 
-        def on_response_complete(self) -> None:
-            """The next head may come."""
+        def on_message_complete(self) -> None:
+            """The next head may come, also while this request is still being answered."""
+            super().on_message_complete()
             self._head = 0
-            super().on_response_complete()
 
         def connection_lost(self, exc: Exception | None) -> None:
             """They have gone."""
@@ -69,9 +75,14 @@ else:
                 self._deadline.cancel()
                 self._deadline = None
 
+        def _is_answering(self) -> bool:
+            return self.cycle is not None and not self.cycle.response_complete
+
         def _close_slow(self) -> None:
             self._deadline = None
-            if self._head >= 0 and not self.transport.is_closing():
+            if self._is_answering():
+                self._deadline = self.loop.call_later(HEADER_SECONDS, self._close_slow)
+            elif self._head >= 0 and not self.transport.is_closing():
                 self.transport.close()
 
 

@@ -13,7 +13,7 @@ from glidepath.apps.gate.tree import LastCall, give_back_landing, set_landing
 from glidepath.kernel import BYTES_PER_TOKEN, SLICE, Booking, CallCharge
 from glidepath.kernel.model_call.settlement import Evidence, work_out_charge
 from glidepath.run import Amount, Touchdown, dispute
-from glidepath.values import StoreError, Usage
+from glidepath.values import StoreError, TransientError, Usage
 
 if TYPE_CHECKING:
     import asyncio
@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 LEAST_BYTES = 16
 """Bytes of a request for a token at most: eight characters of text, and as many of JSON around it."""
+LARGEST_DOCUMENT = 64 << 20
+"""Bytes of a reply that comes as one document."""
 SUMMARY = 2
 _FINAL = frozenset({"end_turn", "stop", "completed", "stop_sequence", "STOP", "refusal", "max_tokens", "length"})
 """How a reply stops that is an answer, when it has no calls."""
@@ -46,6 +48,7 @@ class OpenPassage:
     is_streamed = True
     is_verbatim = True
     headers: tuple[tuple[bytes, bytes], ...] = ()
+    content_type: bytes | None = None
 
     def __init__(self, upstream: Upstream, path: str, query: bytes, body: bytes) -> None:
         self.upstream = upstream
@@ -108,6 +111,10 @@ class GovernedPassage:
         self.is_short = False
         self.headers = call.reply_headers(landing)
         self.status = 0
+        self.content_type: bytes | None = None
+        """Of what the client gets, where it is not the upstream's."""
+        self._document: bytearray | None = None
+        """The reply of a server that does not stream although it was asked to."""
         self.move: tuple[str, dict[str, Any]] | None = None
         """The call that ends a program which ends no other way: the reply is written again with it."""
         self.is_final = False
@@ -125,9 +132,14 @@ class GovernedPassage:
 
     # --- while it streams -----------------------------------------------------------------------------------------
 
-    def open(self, status: int, headers: Headers) -> None:  # noqa: ARG002 - they pass as they are
+    def open(self, status: int, headers: Headers) -> None:
         """The upstream has answered. What it refuses passes unchanged, and costs nothing."""
         self.status = status
+        kind = next((value for name, value in headers if name == b"content-type"), b"")
+        is_array = self.call.facts.dialect == "gemini" and b"alt=sse" not in self.query  # a stream that is JSON
+        if not self.is_refused and kind.lower().startswith(b"application/json") and not is_array:
+            self._document = bytearray()
+            self.content_type = b"text/event-stream" if self.is_streamed else None
 
     @property
     def is_refused(self) -> bool:
@@ -138,8 +150,15 @@ class GovernedPassage:
         """Follow the reply; cut it when it has outgrown what the budget has for it."""
         if self.is_refused:
             return chunk
-        reader, booking = self.reader, self.booking
-        out = reader.feed(chunk)
+        if self._document is not None:
+            self._document += chunk
+            if len(self._document) > LARGEST_DOCUMENT:
+                raise TransientError(f"upstream {self.upstream.name} sent more than {LARGEST_DOCUMENT} bytes at once")
+            return b""
+        return self._follow(self.reader.feed(chunk))
+
+    def _follow(self, out: bytes) -> bytes:
+        booking = self.booking
         size = self._size()
         if size > booking.size and not self._grow(size):
             if self.call.can_draw and self.stop_reason is None:
@@ -218,12 +237,16 @@ class GovernedPassage:
         if self.is_refused:
             return b""
         self._has_ended = True
-        reader = self.reader
+        reader, out = self.reader, b""
+        if self._document is not None and not self.is_cut:
+            out = self._follow(reader.feed_whole(bytes(self._document)))
         if self.move is not None:
             return self._finish_with_move()
         if self.is_cut:
-            return b"" if self.is_streamed else reader.assemble()
-        out = reader.end()
+            return out if self.is_streamed else reader.assemble()
+        out += reader.end()
+        if self.landing is None and self._is_void():
+            raise TransientError(f"upstream {self.upstream.name} sent nothing that is a reply in this dialect")
         if self.landing is not None:
             words = "" if self._has_answer() else own_words(self.landing, asked=True)
             out += reader.finish(words)
@@ -247,6 +270,12 @@ class GovernedPassage:
             return out if self.is_streamed else self.reader.assemble()
         error = self.call.dialect.write_stream_error(502, "upstream_failed", reason)
         return error if self.is_streamed else b""
+
+    def _is_void(self) -> bool:
+        """True when nothing came that the dialect knows: a page, or no bytes at all."""
+        reader = self.reader
+        seen = reader.is_complete or reader.visible or reader.hidden or reader.calls or reader.stop
+        return not (seen or reader.usage or (reader.failure and self._document is None))
 
     def _has_answer(self) -> bool:
         reader = self.reader

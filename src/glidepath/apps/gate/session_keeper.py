@@ -53,6 +53,8 @@ IDLE = 30.0
 """Seconds after its answer in which a run may be asked something else and is still the same leg."""
 LOST = 900.0
 """Seconds after which a run that has not answered is presumed gone."""
+MOST_KNOWN = 10_000
+"""Lines whose sessions in the store were looked at."""
 LOOK = 1.0
 FAREWELL = 10.0
 _log = logging.getLogger("glidepath.gate")
@@ -142,6 +144,9 @@ class SessionKeeper:
                 for foreign in runs:
                     if foreign.ended is None and not foreign.is_open:
                         await self._adopt_run(foreign)
+            if len(self._adopted) >= MOST_KNOWN:  # of many users: to look once more does no harm
+                self._adopted.clear()
+                self._locks = {name: lock for name, lock in self._locks.items() if lock.locked()}
             self._adopted.add(line.name)
 
     async def _adopt_run(self, foreign: ForeignRun) -> None:

@@ -23,6 +23,7 @@ _OURS = b"x-glidepath-"
 NO_KEY = "no-key"
 """Sent where no key is configured: local servers take any, but many want to see one."""
 _KEEP_ALIVE = 4.0  # seconds: less than any server's, so that a POST rarely meets a connection that is being closed
+_WITH_REPLY = (200, 201, 202, 203)
 _LONGEST_LINE = 65_536  # bytes of a header that an upstream may send
 
 
@@ -38,18 +39,33 @@ class UpstreamError(GlidepathError):
 class UpstreamReply:
     """The reply of an upstream: its head is there, its body comes chunk by chunk."""
 
-    def __init__(self, response: aiohttp.ClientResponse, upstream: Upstream) -> None:
+    def __init__(self, response: aiohttp.ClientResponse, upstream: Upstream, secret: bytes = b"") -> None:
         self._response = response
         self._upstream = upstream
+        self._secret = secret
         self._read = response.content.readany
         self.status = response.status
 
     @property
     def headers(self) -> list[tuple[bytes, bytes]]:
-        """Its headers unchanged, names in lower case, without those that are about the connection only."""
+        """Its headers unchanged, names in lower case, without those that are about the connection only.
+
+        Without those that are ours, too: only the gate says how a run landed.
+        """
         raw = [(name.lower(), value) for name, value in self._response.raw_headers]
         dropped = list_connection_headers(raw)
-        return [pair for pair in raw if pair[0] not in HOP_BY_HOP and pair[0] not in dropped]
+        kept = [
+            pair
+            for pair in raw
+            if pair[0] not in HOP_BY_HOP and pair[0] not in dropped and not pair[0].startswith(_OURS)
+        ]
+        if self._secret and any(self._secret in value for _, value in kept):
+            return [(name, self.hide_key(value)) for name, value in kept]
+        return kept
+
+    def hide_key(self, text: bytes) -> bytes:
+        """What an upstream says without the provider's key, which it may quote in an error; as long as it was."""
+        return text.replace(self._secret, b"*" * len(self._secret)) if self._secret else text
 
     def header(self, name: str) -> str | None:
         """One header."""
@@ -103,6 +119,11 @@ class UpstreamClient:
             )
         except (aiohttp.ClientError, OSError, TimeoutError, ValueError) as error:
             raise _connect_error(upstream, error) from None
+        if response.status not in _WITH_REPLY and response.status < 300:  # noqa: PLR2004
+            response.close()
+            raise UpstreamError(
+                f"upstream {upstream.name} answered with status {response.status}, which brings no reply of a model"
+            )
         if response.status in (301, 302, 303, 307, 308):
             response.close()
             raise UpstreamError(
@@ -110,7 +131,7 @@ class UpstreamClient:
                 "follow: configure the address it redirects to",
                 kind="upstream_redirect",
             )
-        return UpstreamReply(response, upstream)
+        return UpstreamReply(response, upstream, way.secret)
 
     def _open_session(self) -> aiohttp.ClientSession:
         if self._session is None:
@@ -139,6 +160,8 @@ class _Way:
         self.upstream = upstream
         self.key = KeyReference(upstream, environ)
         self.key.read()  # a missing key is an error before the first call
+        self.secret = b""
+        """The key that was sent last, which no client may see."""
         self.tls = _tls_context(upstream)
         self.proxy = _find_proxy(upstream, environ)
         self.timeout = aiohttp.ClientTimeout(total=None, sock_connect=upstream.connect_timeout, ceil_threshold=3600)
@@ -161,6 +184,7 @@ class _Way:
                 secret = self.key.read()
             except ConfigurationError as error:
                 raise UpstreamError(str(error), kind="upstream_key") from None
+            self.secret = (secret or "").encode()
             name, value = self.upstream.key_header(secret or NO_KEY)
             passed.append((name.decode(), value.decode()))
         return passed

@@ -11,11 +11,15 @@ from glidepath.apps.gate.dialects.dialect import BadRequest, Body
 _read_fields = _wire.decoder(dict[str, _wire.Raw])
 LARGEST_COUNT = 1 << 40
 """No provider writes this many tokens; a larger number would overflow what is stored."""
+MOST_PARTS = 500_000
+"""Lists and objects in a body: each takes twenty times its bytes in memory, and no model reads so many."""
 _KINDS = {dict: "an object", list: "a list", str: "a text", bool: "true or false", type(None): "null"}
 
 
 def parse_body(raw: bytes) -> Body:
     """The JSON object in these bytes; raises `BadRequest` for anything else, and for a field that occurs twice."""
+    if len(raw) > MOST_PARTS and raw.count(b"{") + raw.count(b"[") > MOST_PARTS:
+        raise BadRequest("body", f"has more than {MOST_PARTS:,} lists and objects: send a smaller request")
     try:
         fields = _read_fields(raw)
         body = {name: _wire.loads(value) for name, value in fields.items()}
@@ -66,8 +70,8 @@ def _parse_leniently(raw: bytes) -> Body:
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) < len(pairs):
-        names = [name for name, _ in pairs]
-        twice = next(name for name in found if names.count(name) > 1)
+        seen: set[str] = set()
+        twice = next(name for name, _ in pairs if name in seen or seen.add(name))  # type: ignore[func-returns-value]
         raise BadRequest(twice[:80], "occurs twice in one object: send each field once")
     return found
 
