@@ -98,6 +98,28 @@ def test_keys_of_the_file_are_let_in_and_their_models_hold(provider, tmp_path):
     assert len(provider.seen) == 1
 
 
+def test_it_has_the_deck_and_shows_its_runs_there(provider, tmp_path):
+    served = Served(tmp_path, provider)
+    token = served.environ["GLIDEPATH_SERVE_TOKEN"] = "a-token-of-the-operator"
+    with served as gate:
+        assert gate.ask()[0] == 200
+        assert gate.ask(path="/gate/run-2")[0] == 200  # the same gate: where `glidepath serve` has it
+        assert gate.ask(path="", key=token)[0] == 401
+
+        def look(secret):
+            headers = {"authorization": f"Bearer {secret}"}
+            with urllib.request.urlopen(urllib.request.Request(f"{gate.url}/api/runs", headers=headers)) as reply:
+                return json.load(reply)["runs"]
+
+        found = look(token)
+        assert {card["session_id"] for card in found} == {"gate:ann:run-1", "gate:ann:run-2"}
+        assert all(card["foreign"] and card["who"] == "ann" for card in found)
+        with pytest.raises(urllib.error.HTTPError, match="401"):
+            look(ANN)
+        head = urllib.request.Request(gate.url, method="HEAD")
+        assert urllib.request.urlopen(head).status == 200
+
+
 def test_gate_env_points_a_shell_of_the_same_user_at_it(provider, tmp_path):
     with Served(tmp_path, provider) as gate:
         shown = gate.env("--line", "bob/run-7")

@@ -107,7 +107,7 @@ def serve(
     port = bound.getsockname()[1]
     address = f"{address_of(options.host, port, tls=options.tls_cert is not None)}{options.prefix}/"
     world.note(f"Serving at {address}{path}; Ctrl-C stops.")
-    page = _make_entry_file(application, address, port, world)
+    page = make_entry_file(application, address, port, world)
     if getattr(options, "gate", None):
         world.note(f"A gate for other agents: {address.rstrip('/')}/gate, with the keys of `glidepath keys`")
     try:
@@ -120,7 +120,7 @@ def serve(
     return 0
 
 
-def _make_entry_file(application: Any, address: str, port: int, world: CliContext) -> WayIn | None:
+def make_entry_file(application: Any, address: str, port: int, world: CliContext) -> WayIn | None:
     """A file that opens the deck, which only its owner can read. None when the page is not there."""
     from glidepath.apps.server.static_files import MISSING, STATIC
 

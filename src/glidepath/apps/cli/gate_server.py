@@ -10,6 +10,7 @@ import shlex
 import socket
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,72 +21,89 @@ if TYPE_CHECKING:
     from glidepath.apps.gate.gate_toml import GateConfig
 
 STOPPED = 130
-_LAST_PORT = 65_535
 
 
 def serve(options: argparse.Namespace, world: CliContext) -> int:
-    """Serve until the process is stopped."""
-    from glidepath.apps.cli.deck_server import EVERYWHERE, address_of
-    from glidepath.apps.cli.secrets_given import check_tls
+    """Serve until the process is stopped: the server with its deck, and nothing in it but the gate."""
+    from glidepath.apps.cli.deck_server import address_of, make_entry_file
+    from glidepath.apps.cli.extras import require_extra
+    from glidepath.apps.cli.secrets_given import check_secrets
     from glidepath.apps.gate.gate_toml import load_config
-    from glidepath.apps.gate.served_gate import ServedGate
-    from glidepath.apps.server.locks import check_bind, keys_for
+    from glidepath.apps.gate.listening import freeze_heap, listen_config
 
-    if not 0 <= options.port <= _LAST_PORT:
-        raise ConfigurationError(f"--port must be between 0 and {_LAST_PORT}, not {options.port}")
-    check_tls(options)
-    check_bind(options.host, token=True, tls=options.tls_cert is not None, behind_proxy=options.behind_proxy)
+    require_extra("starlette", "serve")
+    from glidepath.apps.server import app
+    from glidepath.apps.server.listener import listen
+
+    given = check_secrets(options, world, has_keys=True)
     config = load_config(world.folder / Path(options.config).expanduser(), world.environ)
     store = _choose_store(options.store, world)
     key = f"gate-{secrets.token_urlsafe(32)}"
-    hosts = [*options.allowed_host, *([] if options.host in EVERYWHERE else [options.host])]
-    gate = ServedGate(
-        config,
-        environ=world.environ,
-        tokens={key: "run:shell"},
-        store=store,
-        keys=None if store is None else keys_for(store),
-        hosts=hosts,
-    )
+    gate = _make_gate(config, options, world, store, {key: "run:shell"})
+    application = app((), store=store, token=given.tokens(), gate=gate, allowed_hosts=_hosts(options))
     bound = _bind(options.host, options.port)
     port = bound.getsockname()[1]
     address = address_of(options.host, port, tls=options.tls_cert is not None)
     note = _RunningNote(port)
     note.write(address, key, config)
     world.note(f'The gate is at {address}; Ctrl-C stops. In a shell of yours: eval "$(glidepath gate env)"')
+    page = make_entry_file(application, f"{address}/", port, world)
+
+    def end() -> None:
+        note.remove()
+        if page is not None:
+            page.remove()
+
+    freeze_heap()
     try:
-        gate.listen(bound, tls_cert=options.tls_cert, tls_key=options.tls_key, ended=note.remove)
+        listen(
+            application,
+            bound,
+            tls_cert=options.tls_cert,
+            tls_key=options.tls_key,
+            ended=end,
+            configure=partial(listen_config, lifespan="on"),
+        )
     except KeyboardInterrupt:
         return STOPPED
     finally:
-        note.remove()
+        end()
     return 0
 
 
 def gate_maker(options: argparse.Namespace, store: Any, world: CliContext) -> Callable[[str], Any]:
     """What makes the gate of `glidepath serve` under /gate/, with the same token, keys and store."""
-    from glidepath.apps.cli.deck_server import EVERYWHERE
     from glidepath.apps.cli.extras import require_extra
 
     require_extra("aiohttp", "gate")
     from glidepath.apps.gate.gate_toml import load_config
+
+    config = load_config(world.folder / Path(options.gate).expanduser(), world.environ)
+    return lambda token: _make_gate(config, options, world, store, {token: "control:operator"})
+
+
+def _make_gate(
+    config: GateConfig, options: argparse.Namespace, world: CliContext, store: Any, tokens: dict[str, str]
+) -> Any:
+    """A gate for the application of a server, which closes the store itself."""
     from glidepath.apps.gate.served_gate import ServedGate
     from glidepath.apps.server.locks import keys_for
 
-    config = load_config(world.folder / Path(options.gate).expanduser(), world.environ)
+    return ServedGate(
+        config,
+        environ=world.environ,
+        tokens=tokens,
+        store=store,
+        owns_store=False,
+        keys=None if store is None else keys_for(store),
+        hosts=_hosts(options),
+    )
 
-    def make(token: str) -> Any:
-        return ServedGate(
-            config,
-            environ=world.environ,
-            tokens={token: "control:operator"},
-            store=store,
-            owns_store=False,
-            keys=None if store is None else keys_for(store),
-            hosts=[*options.allowed_host, *([] if options.host in EVERYWHERE else [options.host])],
-        )
 
-    return make
+def _hosts(options: argparse.Namespace) -> list[str]:
+    from glidepath.apps.cli.deck_server import EVERYWHERE
+
+    return [*options.allowed_host, *([] if options.host in EVERYWHERE else [options.host])]
 
 
 def print_env(options: argparse.Namespace, world: CliContext) -> int:

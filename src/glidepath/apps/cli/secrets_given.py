@@ -35,8 +35,11 @@ class GivenSecrets(Value, frozen=True, kw_only=True):
         return {self.token or secrets.token_urlsafe(32): "control", self.view: "view"}
 
 
-def check_secrets(options: argparse.Namespace, world: CliContext) -> GivenSecrets:
-    """The secrets; raises `ConfigurationError` for an address that needs more of them than there are."""
+def check_secrets(options: argparse.Namespace, world: CliContext, *, has_keys: bool = False) -> GivenSecrets:
+    """The secrets; raises `ConfigurationError` for an address that needs more of them than there are.
+
+    With keys of its own, a server can be reached from elsewhere without a token that somebody has chosen.
+    """
     from glidepath.apps.server.locks import check_bind
 
     if not 0 <= options.port <= LAST_PORT:
@@ -45,7 +48,10 @@ def check_secrets(options: argparse.Namespace, world: CliContext) -> GivenSecret
     view = _read_secret(options, world, "view_token", VIEW_TOKEN)
     check_tls(options)
     check_bind(
-        options.host, token=token is not None, tls=options.tls_cert is not None, behind_proxy=options.behind_proxy
+        options.host,
+        token=has_keys or token is not None,
+        tls=options.tls_cert is not None,
+        behind_proxy=options.behind_proxy,
     )
     return GivenSecrets(token=token, view=view)
 

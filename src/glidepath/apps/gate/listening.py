@@ -111,12 +111,12 @@ class GateListener(uvicorn.Server):
 
 def listen_config(application: Any, **options: Any) -> uvicorn.Config:
     """How uvicorn serves a gate. The date is the upstream's, like all headers."""
+    options.setdefault("lifespan", "off")
     try:
         return uvicorn.Config(
             application,
             http=GateProtocol,
             ws="none",
-            lifespan="off",
             log_level="error",
             log_config=None,
             access_log=False,

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import socket
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
-
-import uvicorn
 
 from glidepath.apps.gate.gate_application import GateApplication
 from glidepath.apps.gate.gate_prices import PriceList
 from glidepath.apps.gate.gate_toml import GateConfig
 from glidepath.apps.gate.governor import GateGovernor, choose_upstreams
 from glidepath.apps.gate.lines import LineBook
-from glidepath.apps.gate.listening import freeze_heap, listen_config
 from glidepath.apps.gate.local_gate import make_doorkeeper
 from glidepath.apps.gate.session_keeper import SessionKeeper
 from glidepath.apps.gate.tree import GateLimits
@@ -109,34 +105,3 @@ class ServedGate:
         await self.book.close()
         if self._store is not None:
             await self._store.close()
-
-    def listen(
-        self,
-        bound: socket.socket,
-        *,
-        tls_cert: str | None = None,
-        tls_key: str | None = None,
-        ended: Callable[[], None] | None = None,
-    ) -> None:
-        """Serve on a bound socket until the process is asked to end; calls in flight get the time to finish."""
-        server = DrainingListener(listen_config(self.application, ssl_certfile=tls_cert, ssl_keyfile=tls_key))
-        server.gate, server.ended = self, ended
-        freeze_heap()
-        server.run(sockets=[bound])
-
-
-class DrainingListener(uvicorn.Server):
-    """Stops listening, lets calls finish, then ends the rest in their dialects."""
-
-    gate: ServedGate
-    ended: Callable[[], None] | None = None
-
-    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Drain, settle, and stop."""
-        for one in self.servers:
-            one.close()
-        await self.gate.drain()
-        await super().shutdown(sockets)
-        await self.gate.close()
-        if self.ended is not None:  # here, because the signal that stops a server ends the process after this
-            self.ended()

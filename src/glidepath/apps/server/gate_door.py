@@ -5,6 +5,7 @@ This module knows only what a gate must do for a server. `glidepath.apps.gate.se
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
 __all__ = ["MOUNT", "ForeignFlights", "GateDoor", "MountedGate", "refuse_foreign_action"]
 
 MOUNT = "/gate"
+_CALL = re.compile(r"/v1(?:beta|alpha)?/|/(?:messages|count_tokens|chat/completions|responses|models)\Z")
+"""What the path of a call has and no path of the deck outside of /api/."""
 
 
 class ForeignFlights(Protocol):
@@ -91,12 +94,16 @@ class MountedGate(Protocol):
 
 
 class GateDoor:
-    """Sends what is below the mount to the gate, before any other lock is asked."""
+    """Sends what is below the mount to the gate, before any other lock is asked.
 
-    def __init__(self, app: App, *, gate: App, prefix: str = "") -> None:
+    Where the server has no agents of its own (`is_only`), calls without the mount are the gate's, too.
+    """
+
+    def __init__(self, app: App, *, gate: App, prefix: str = "", is_only: bool = False) -> None:
         self._app = app
         self._gate = gate
         self._prefix = prefix
+        self._is_only = is_only
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """To the gate, or past it."""
@@ -106,6 +113,9 @@ class GateDoor:
             if path == left or path.startswith(f"{left}/"):
                 root = f"{scope.get('root_path', '')}{left}"
                 await self._gate({**scope, "root_path": root}, receive, send)
+                return
+            if self._is_only and (scope["method"] == "HEAD" or _CALL.search(path)) and not path.startswith("/api/"):
+                await self._gate(scope, receive, send)
                 return
         await self._app(scope, receive, send)
 

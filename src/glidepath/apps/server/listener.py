@@ -95,8 +95,9 @@ def listen(
     tls_cert: str | None = None,
     tls_key: str | None = None,
     ended: Callable[[], None] | None = None,
+    configure: Callable[..., uvicorn.Config] = config_for,
 ) -> None:
     """Serve on a bound socket until the process is asked to stop; with a certificate, over TLS."""
-    server = DeckListener(config_for(application, ssl_certfile=tls_cert, ssl_keyfile=tls_key))
+    server = DeckListener(configure(application, ssl_certfile=tls_cert, ssl_keyfile=tls_key))
     server.ended = ended
     server.run(sockets=[bound])

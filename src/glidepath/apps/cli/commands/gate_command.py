@@ -81,15 +81,15 @@ def _add_run_flags(run: argparse.ArgumentParser) -> None:
 
 
 def _add_serve_flags(serve: argparse.ArgumentParser) -> None:
+    from glidepath.apps.cli.commands.serve_command import add_lock_flags
+
     serve.add_argument("--config", required=True, metavar="FILE", help="gate.toml: upstreams, keys, limits, models")
     serve.add_argument("--host", default="127.0.0.1", help="where to listen (default: 127.0.0.1)")
     serve.add_argument("--port", type=int, default=7448, help="which port (default: 7448); 0 takes a free one")
-    serve.add_argument("--store", metavar="URL", help="where keys are kept (default: GLIDEPATH_STORE, else serve)")
-    serve.add_argument("--tls-cert", metavar="FILE", help="speak TLS with this certificate chain (PEM)")
-    serve.add_argument("--tls-key", metavar="FILE", help="the certificate's private key (PEM)")
     serve.add_argument(
-        "--behind-proxy", action="store_true", help="a proxy in front speaks TLS: allows another --host without it"
+        "--store", metavar="URL", help="where runs and keys are kept (default: GLIDEPATH_STORE, else serve)"
     )
+    add_lock_flags(serve)
     serve.add_argument(
         "--allowed-host", action="append", default=[], metavar="NAME", help="another host name that requests may use"
     )
