@@ -1,4 +1,4 @@
-"""Clients that want to break the gate or go round it, and upstreams that lie: bounded time, bounded memory, no secret."""
+"""Clients that want to break the gate or go round it, and upstreams that lie: bounded time and memory, no secret."""
 
 import asyncio
 import gzip

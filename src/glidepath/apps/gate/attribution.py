@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 MOST_REMEMBERED = 100_000
 """Ids and prefixes that are remembered: of longer ago than that no conversation continues."""
 MOST_AGENTS = 1_000
-"""Agents of one session that are told apart; whoever invents more names shares one."""
+"""Agents of one session that are told apart; a client that invents more names shares one."""
 MOST_DEPTH = 32
 """Levels of sub-agents; what is deeper hangs below the main agent."""
 _OTHERS = "others"

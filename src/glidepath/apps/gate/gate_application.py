@@ -272,7 +272,7 @@ def _take_out(request: GateRequest, keys: list[str]) -> list[bytes]:
 
 
 def _hide_keys(request: GateRequest, wire_body: bytes, keys: list[bytes]) -> bytes:
-    """What goes on as the body. A key in it, which a tool of the client has printed, becomes stars of its length."""
+    """The body to forward. A key in it, which a tool of the client has printed, becomes stars of its length."""
     found = [key for key in keys if key in request.body]
     if not found:
         return wire_body

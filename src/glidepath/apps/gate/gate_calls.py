@@ -129,7 +129,7 @@ class GateCall(Record, kw_only=True):
 
 
 def _header_text(text: str) -> bytes:
-    """What may stand in a header: a person's reason to land a run may have any character, line breaks too."""
+    """What a header may hold: a person's reason to land a run may have any character, line breaks too."""
     return "".join([one if " " <= one <= "~" else "?" for one in text[:LONGEST_HEADER]]).encode("ascii")
 
 

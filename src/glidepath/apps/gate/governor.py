@@ -72,7 +72,7 @@ class GateGovernor:
         self._passages: set[GovernedPassage] = set()
         self._stopped: str | None = None
         self._lines: WeakValueDictionary[str, Line] = WeakValueDictionary()
-        """Whoever has called; whose line is forgotten is forgotten here."""
+        """The lines that have called; a line that is forgotten elsewhere is gone here."""
 
     def report(self) -> dict[str, Any]:
         """What all runs used and how they ended. One run stands for itself; several are added up."""

@@ -42,12 +42,12 @@ else:
                     self._deadline = self.loop.call_later(HEADER_SECONDS, self._close_slow)
             super().data_received(data)
             if self._head > MAX_HEAD and not self.transport.is_closing():
-                if not self._is_answering():  # else these bytes would stand in the middle of an answer
+                if not self._is_answering():  # else these bytes would end up inside an answer
                     self.transport.write(b"HTTP/1.1 431 Request Header Fields Too Large\r\nconnection: close\r\n\r\n")
                 self.transport.close()
 
         def on_header(self, name: bytes, value: bytes) -> None:
-            """A header of a request. What comes behind a body is none: nobody has checked it."""
+            """A header of a request. Trailers are dropped: nobody has checked them."""
             if self._head >= 0:
                 super().on_header(name, value)
 
