@@ -552,7 +552,7 @@ def test_no_filter_means_no_sandbox(monkeypatch, place):
         asyncio.run(run_command(place, Bubblewrap("/usr/bin/bwrap"), "true", 5))
 
 
-PROBE = "from glidepath.workspace.sandbox import try_sandbox; print(look_for_sandbox())"
+PROBE = "from glidepath.workspace.sandbox import try_sandbox; print(try_sandbox())"
 
 
 def interpreter_for_everybody():

@@ -242,7 +242,7 @@ async def _answer_open_call(supply: McpToolSource, call: ServerCall, answer: Map
 
 def _make_unknown_result(call: ServerCall, why: SourceError) -> ToolResult:
     """The result of a call with an unknown outcome."""
-    note = getattr(call.context._host, "unknown", None) if call.context is not None else None  # noqa: SLF001 - ours
+    note = getattr(call.context._host, "mark_unknown", None) if call.context is not None else None  # noqa: SLF001 - ours
     if note is not None and call.context is not None:
         note(call.context.call_id)
     return ToolResult(

@@ -357,7 +357,7 @@ class ServerOwner:
             why: str | None = None
         else:
             why = self._lost or "the connection ended"
-            noise = getattr(getattr(self._transport, "noise", None), "told", str)()
+            noise = getattr(getattr(self._transport, "noise", None), "describe", str)()
             if noise and self.listing is None:
                 why = f"{why}; {noise}"
             held = self._loop.time() - began > SETTLED and up is not None and up.done()
