@@ -11,7 +11,8 @@ from glidepath.errors import ConfigurationError
 
 URL, SECRET_URL, KEY = "http://127.0.0.1:7/run-1", "http://127.0.0.1:7/gate-secret/run-1", "gate-key"
 SWAP = {name: Aim(URL, KEY) for name in VENDORS}
-OWN = {name: Aim(SECRET_URL, None) for name in VENDORS}
+OWN_AIM = Aim(SECRET_URL, None, URL, KEY)
+OWN = dict.fromkeys(VENDORS, OWN_AIM)
 
 
 @pytest.mark.parametrize(
@@ -131,8 +132,45 @@ def test_codex_gets_its_provider_as_flags_after_its_name(tmp_path):
         "responses",
     )
     assert KEY not in " ".join(made.command)
-    own = tomllib.loads("\n".join(prepare(["codex"], {}, OWN, tmp_path).command[2::2]))
-    assert own["model_providers"]["glidepath"]["requires_openai_auth"] is True
+    own = prepare(["codex"], {}, OWN, tmp_path)
+    provider = tomllib.loads("\n".join(own.command[2::2]))["model_providers"]["glidepath"]
+    assert provider["requires_openai_auth"] is True
+    assert (provider["base_url"], provider["env_http_headers"]) == (
+        f"{URL}/v1",
+        {"x-glidepath-key": "GLIDEPATH_GATE_KEY"},
+    )
+    assert own.environ["GLIDEPATH_GATE_KEY"] == KEY
+
+
+MODES = [
+    {name: SWAP[name] if name in swapped else OWN_AIM for name in VENDORS}
+    for swapped in (VENDORS, (), ("anthropic",), ("openai",), ("gemini",))
+]
+
+
+@pytest.mark.parametrize("aims", MODES, ids=lambda aims: "+".join(name for name in aims if aims[name].key) or "own")
+@pytest.mark.parametrize("launcher", LAUNCHERS, ids=lambda one: one.name)
+def test_no_key_is_on_a_command_line_which_everybody_can_read(tmp_path, launcher, aims):
+    made = prepare([launcher.programs[0], "task"], {"HOME": str(tmp_path)}, aims, tmp_path)
+    assert not [word for word in made.command if KEY in word or "gate-secret" in word]
+
+
+def test_a_key_of_one_vendor_takes_no_login_of_another_away(tmp_path):
+    """Their own login goes on to its vendor: the gate's key in its place would be refused there, and known."""
+    openai_only = dict(OWN, openai=SWAP["openai"])
+    claude = prepare(["claude"], {"CLAUDE_CODE_OAUTH_TOKEN": "oat"}, openai_only, tmp_path)
+    assert claude.environ["CLAUDE_CODE_OAUTH_TOKEN"] == "oat"
+    assert not [name for name, value in claude.environ.items() if name.startswith("ANTHROPIC") and value == KEY]
+    codex = prepare(["codex"], {}, dict(OWN, anthropic=SWAP["anthropic"]), tmp_path)
+    assert "requires_openai_auth=true" in codex.command[-1]
+    assert "env_key" not in codex.command[-1]
+    opencode = json.loads(prepare(["opencode"], {}, openai_only, tmp_path).environ["OPENCODE_CONFIG_CONTENT"])
+    options = {name: one["options"] for name, one in opencode["provider"].items()}
+    assert options["openai"] == {"baseURL": f"{URL}/v1", "apiKey": KEY}
+    assert options["anthropic"] == {"baseURL": f"{SECRET_URL}/v1"}
+    home = tmp_path / "gemini"
+    home.mkdir()
+    assert "GEMINI_CLI_HOME" not in prepare(["gemini"], {"HOME": str(tmp_path)}, openai_only, home).environ
 
 
 def test_opencodes_own_configuration_is_completed(tmp_path):
@@ -219,4 +257,4 @@ def test_every_vendor_points_at_the_gate_even_those_without_an_upstream():
     assert all(aim == Aim(URL, KEY) for aim in aims.values())
     mixed = make_aims(plan_upstreams([], {"OPENAI_API_KEY": "k"}), URL, SECRET_URL, KEY)
     assert mixed["openai"] == Aim(URL, KEY)
-    assert mixed["anthropic"] == Aim(SECRET_URL, None)
+    assert mixed["anthropic"] == OWN_AIM

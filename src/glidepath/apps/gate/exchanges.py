@@ -74,6 +74,7 @@ class Exchange:
         self._loop = asyncio.get_running_loop()
         self._task = asyncio.current_task()
         self._why: str | None = None
+        self._cut_reason: str | None = None
         self._is_started = False
         self._late_kind = b""  # the content type that went out before there was an answer
         self._is_whole = False
@@ -89,6 +90,11 @@ class Exchange:
         if self._why is None and self.phase != SETTLE and self._task is not None:
             self._why = why
             self._task.cancel()
+
+    def cut(self, reason: str) -> None:
+        """End it now for this reason, as a call that is stopped."""
+        self._cut_reason = reason
+        self.interrupt("cut")
 
     async def fly(self) -> None:
         """Serve the request to its end. It raises nothing that a client or an upstream could cause."""
@@ -213,14 +219,14 @@ class Exchange:
         if why == "gone":
             return  # nobody listens: only settle
         if why == "cut" and passage is not None and self._has_head:
-            reason = passage.stop_reason or "stopped"
+            reason = self._cut_reason or passage.stop_reason or "stopped"
             out = passage.finish() if passage.is_cut else passage.cut_now(reason)
             if self._is_started:
                 await self._end_with(out)
             else:
                 await self._send_whole(200, [(b"content-type", b"application/json"), *passage.headers], out)
         elif why == "cut":
-            await self._end_failed(403, "permission_error", "this run was stopped")
+            await self._end_failed(403, "permission_error", self._cut_reason or "this run was stopped")
         else:
             await self._end_failed(504, "upstream_timeout", why)
 

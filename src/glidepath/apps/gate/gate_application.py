@@ -7,6 +7,7 @@ first of them may be the key itself, for clients whose own credentials are passe
 from __future__ import annotations
 
 import asyncio
+import functools
 from collections.abc import Awaitable, Callable
 from typing import Any
 from urllib.parse import quote, unquote_to_bytes
@@ -26,14 +27,17 @@ from glidepath.apps.gate.exchanges import Desk, Exchange, ExchangeWatch, Send
 from glidepath.apps.gate.gate_routes import GateRoute, guess_dialect, read_route
 from glidepath.apps.gate.governing import GateAnswer, GateRequest, Governor
 from glidepath.apps.gate.upstream_client import UpstreamClient
-from glidepath.apps.server.locks import Doorkeeper, Visitor
+from glidepath.apps.server.locks import Doorkeeper, KeyRing, Visitor
+from glidepath.apps.server.locks.key_watch import KeyWatch, OpenRequest
 from glidepath.apps.server.refusals import HttpError
 
+OWN_HEADER = b"x-glidepath-key"
+"""Where a client whose own credentials are passed on can put the gate's key, if not into the path."""
 _LEAST_SECRET = 16  # characters of a path segment that may be a key
 _MOST_SECRETS = 8  # credentials of one request that are looked at
 _NO_KEY = (
-    "send the key of this gate: as `Authorization: Bearer KEY`, `x-api-key`, `x-goog-api-key`, or as the first segment "
-    "of the base URL's path"
+    "send the key of this gate: as `Authorization: Bearer KEY`, `x-api-key`, `x-goog-api-key`, `x-glidepath-key`, or "
+    "as the first segment of the base URL's path"
 )
 _NO_PATH = (
     "this gate has no such path: it serves /v1/messages, /v1/messages/count_tokens, /v1/chat/completions, "
@@ -66,6 +70,7 @@ class GateApplication:
         max_body: int = MAX_BODY,
         body_seconds: float = BODY_SECONDS,
         patience: float = PATIENCE,
+        keys: KeyRing | None = None,
     ) -> None:
         self.governor = governor
         self._desk = Desk(governor, client, patience)
@@ -74,6 +79,7 @@ class GateApplication:
         self._max_body = max_body
         self._body_seconds = body_seconds
         self._watch = ExchangeWatch()
+        self._key_watch = None if keys is None else KeyWatch(keys)
         self._stopped: str | None = None
 
     async def __call__(self, scope: dict[str, Any], receive: Receive, send: Send) -> None:
@@ -138,7 +144,12 @@ class GateApplication:
         self._watch.add(exchange)
         watcher = asyncio.ensure_future(_await_leaving(receive, exchange))
         try:
-            await exchange.fly()
+            if self._key_watch is None or request.key is None or request.key.key is None:
+                await exchange.fly()
+                return
+            with self._key_watch.watch_request(request.key.key) as opened:
+                opened.ending = functools.partial(_cut_void, exchange, opened)
+                await exchange.fly()
         finally:
             self._watch.discard(exchange)
             watcher.cancel()
@@ -157,6 +168,8 @@ class GateApplication:
         visitor, keys = await self._find_visitor(scope, route, head)
         secrets = _take_out(request, keys)
         visitor.must("start")
+        if visitor.key is not None and visitor.key.agents:
+            raise HttpError(403, "permission_error", _describe_agents(visitor))
         request.key = visitor
         return secrets
 
@@ -225,6 +238,19 @@ async def _await_leaving(receive: Callable[[], Awaitable[Any]], exchange: Exchan
     exchange.interrupt("gone")
 
 
+def _cut_void(exchange: Exchange, opened: OpenRequest) -> None:
+    """End a call whose key is void in its dialect; it settles in its own time."""
+    exchange.cut(opened.why or "its key is void")
+    opened.close()
+
+
+def _describe_agents(visitor: Visitor) -> str:
+    return (
+        f"key {visitor.name} is for the agents {', '.join(visitor.key.agents if visitor.key else ())}, and a gate has "
+        "no agents: make a key without --agent for it"
+    )
+
+
 def _own_path(scope: dict[str, Any]) -> bytes:
     """The path below the mount, still percent-encoded."""
     raw: bytes = scope.get("raw_path") or quote(scope["path"]).encode()
@@ -241,7 +267,7 @@ def _read_head(scope: dict[str, Any]) -> RequestHead:
             scheme, _, secret = value.decode("latin-1").partition(" ")
             if scheme.lower() == "bearer":
                 head.secrets.append(secret.strip())
-        elif name in (b"x-api-key", b"x-goog-api-key"):
+        elif name in (b"x-api-key", b"x-goog-api-key", OWN_HEADER):
             head.secrets.append(value.decode("latin-1").strip())
             head.is_google = head.is_google or name == b"x-goog-api-key"
         elif name == b"content-length":

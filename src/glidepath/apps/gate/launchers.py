@@ -1,8 +1,10 @@
 """How a foreign program is pointed at a gate: variables, inserted flags, a temporary overlay. User files never change.
 
 `LAUNCHERS` is the table, as data. A text in it may name the base URL of a vendor (`{anthropic}`, `{openai}`,
-`{gemini}`, without `/v1`) and the gate's key (`{key}`). A program that is not in it gets the variables of all vendors,
-which most SDKs read.
+`{gemini}`, without `/v1`) and the key for it (`{openai_key}`; empty where the program's own login is passed through).
+Such a base URL has the gate's key in it, so it must not get onto a command line, which every user of the machine can
+read: `{openai_door}` has no key in it, and `{openai_door_key}` is what a header must bring then. A program that is not
+in the table gets the variables of all vendors, which most SDKs read.
 """
 
 from __future__ import annotations
@@ -80,6 +82,8 @@ class Launcher(Value, frozen=True, kw_only=True):
 
     name: str
     programs: tuple[str, ...]
+    vendor: str
+    """Whose models it calls first: it is set up for the gate's key, or for its own login, as this vendor is."""
     agent: str = ""
     """Its name in the table of known agents, which says how it ends."""
     packages: tuple[str, ...] = ()
@@ -91,20 +95,27 @@ class Launcher(Value, frozen=True, kw_only=True):
     own_overlay: Overlay | None = None
     variables: Mapping[str, str] = {}
     """Set beside those of the vendors, where the program gets the gate's key."""
+    own_variables: Mapping[str, str] = {}
+    """The same where its own login is passed through."""
     removed: tuple[str, ...] = ()
     """Taken out in the same case."""
 
 
 def _codex_flags(credentials: str) -> tuple[str, ...]:
-    table = f'{{{{name="glidepath gate",base_url="{{openai}}/v1",{credentials},wire_api="responses"}}}}'
+    table = f'{{{{name="glidepath gate",base_url="{{openai_door}}/v1",{credentials},wire_api="responses"}}}}'
     return ("-c", 'model_provider="glidepath"', "-c", f"model_providers.glidepath={table}")
 
 
-def _opencode(**key: str) -> Overlay:
-    ends = {"anthropic": "{anthropic}/v1", "openai": "{openai}/v1", "google": "{gemini}/v1beta"}
+def _opencode() -> Overlay:
+    ends = {"anthropic": ("anthropic", "/v1"), "openai": ("openai", "/v1"), "google": ("gemini", "/v1beta")}
     return Overlay(
         variable="OPENCODE_CONFIG_CONTENT",
-        content={"provider": {name: {"options": {"baseURL": url, **key}} for name, url in ends.items()}},
+        content={
+            "provider": {
+                name: {"options": {"baseURL": f"{{{vendor}}}{tail}", "apiKey": f"{{{vendor}_key}}"}}
+                for name, (vendor, tail) in ends.items()
+            }
+        },
     )
 
 
@@ -115,31 +126,38 @@ def _login(kind: str) -> Mapping[str, Any]:
 LAUNCHERS: tuple[Launcher, ...] = (
     Launcher(
         name="Claude Code",
+        vendor="anthropic",
         agent="claude-code",
         programs=("claude",),
         packages=("@anthropic-ai/claude-code",),
         # At a terminal it would ask about every API key that it has not seen before; about a token it does not.
-        variables={"ANTHROPIC_AUTH_TOKEN": "{key}"},
+        variables={"ANTHROPIC_AUTH_TOKEN": "{anthropic_key}"},
         removed=("ANTHROPIC_API_KEY",),
     ),
     Launcher(
         name="Codex",
+        vendor="openai",
         agent="codex",
         programs=("codex",),
         packages=("@openai/codex",),
         flags=_codex_flags(f'env_key="{KEY_VARIABLE}"'),
-        own_flags=_codex_flags("requires_openai_auth=true"),
+        own_flags=_codex_flags(
+            f'requires_openai_auth=true,env_http_headers={{{{"x-glidepath-key"="{KEY_VARIABLE}"}}}}'
+        ),
+        own_variables={KEY_VARIABLE: "{openai_door_key}"},
     ),
     Launcher(
         name="OpenCode",
+        vendor="anthropic",
         agent="opencode",
         programs=("opencode",),
         packages=("opencode-ai",),
-        overlay=_opencode(apiKey="{key}"),
+        overlay=_opencode(),
         own_overlay=_opencode(),
     ),
     Launcher(
         name="Gemini CLI",
+        vendor="gemini",
         agent="gemini-cli",
         programs=("gemini",),
         packages=("@google/gemini-cli",),
@@ -148,6 +166,7 @@ LAUNCHERS: tuple[Launcher, ...] = (
     ),
     Launcher(
         name="Qwen Code",
+        vendor="openai",
         agent="qwen-code",
         programs=("qwen",),
         packages=("@qwen-code/qwen-code",),
@@ -158,14 +177,15 @@ LAUNCHERS: tuple[Launcher, ...] = (
             files=("/etc/qwen-code/settings.json", "/Library/Application Support/QwenCode/settings.json"),
         ),
     ),
-    Launcher(name="Aider", agent="aider", programs=("aider",), packages=("aider-chat",)),
+    Launcher(name="Aider", vendor="anthropic", agent="aider", programs=("aider",), packages=("aider-chat",)),
     Launcher(
         name="mini-swe-agent",
+        vendor="anthropic",
         agent="mini-swe-agent",
         programs=("mini", "mini-swe-agent"),
         packages=("mini-swe-agent", "minisweagent"),
     ),
-    Launcher(name="goose", programs=("goose",)),
+    Launcher(name="goose", vendor="anthropic", programs=("goose",)),
 )
 
 _WRAPPERS: Mapping[str, frozenset[str]] = {
@@ -236,10 +256,15 @@ def _launcher_of(word: str) -> Launcher | None:
 
 
 class Aim(Value, frozen=True):
-    """Where a program finds a vendor: the base URL without `/v1`, and the gate's key; None keeps its own login."""
+    """Where a program finds a vendor: the base URL without `/v1`, and the gate's key; None keeps its own login.
+
+    With its own login the gate's key is in `url`. `door` is the address without it, and `door_key` what opens that.
+    """
 
     url: str
     key: str | None
+    door: str = ""
+    door_key: str = ""
 
 
 class Prepared(Record, kw_only=True):
@@ -271,18 +296,29 @@ def prepare(command: Sequence[str], environ: Mapping[str, str], aims: Mapping[st
     _pass_by_proxies(made.environ)
     made.stays = [one for one in OTHER_KEYS if made.environ.get(one)]
     if launcher is not None and found is not None:
-        values = {vendor: aims[vendor].url if vendor in aims else made.environ[URL_VARIABLE] for vendor in VENDORS}
-        values["key"] = keys[0] if keys else ""
-        flags = launcher.flags if keys else launcher.own_flags
+        values = _texts_of(aims)
+        is_swap = aims[launcher.vendor].key is not None if launcher.vendor in aims else bool(keys)
+        flags = launcher.flags if is_swap else launcher.own_flags
         words[found[1] + 1 : found[1] + 1] = [flag.format(**values) for flag in flags]
-        if keys:
-            made.environ |= {name: text.format(**values) for name, text in launcher.variables.items()}
-            for name in launcher.removed:
-                made.environ.pop(name, None)
-        overlay = launcher.overlay if keys else launcher.own_overlay
+        variables = launcher.variables if is_swap else launcher.own_variables
+        made.environ |= {name: text.format(**values) for name, text in variables.items()}
+        for name in launcher.removed if is_swap else ():
+            made.environ.pop(name, None)
+        overlay = launcher.overlay if is_swap else launcher.own_overlay
         if overlay is not None:
             _lay_over(made.environ, overlay, values, folder)
     return made
+
+
+def _texts_of(aims: Mapping[str, Aim]) -> dict[str, str]:
+    """What the texts of a launcher may name; a vendor without an aim is found where the first of the others is."""
+    other = next((aim for aim in aims.values() if aim.key), next(iter(aims.values())))
+    texts: dict[str, str] = {}
+    for vendor in VENDORS:
+        aim = aims.get(vendor, other)
+        texts |= {vendor: aim.url, f"{vendor}_key": aim.key or ""}
+        texts |= {f"{vendor}_door": aim.door or aim.url, f"{vendor}_door_key": aim.door_key}
+    return texts
 
 
 def _point(made: Prepared, vendor: VendorVariables, aim: Aim) -> None:
@@ -364,8 +400,10 @@ def _read_json(text: str) -> dict[str, Any]:
 
 
 def _fill(content: Any, values: Mapping[str, str]) -> Any:
+    """A content with its texts filled in; what is empty then is left out."""
     if isinstance(content, Mapping):
-        return {name: _fill(value, values) for name, value in content.items()}
+        filled = {name: _fill(value, values) for name, value in content.items()}
+        return {name: value for name, value in filled.items() if value != ""}
     return content.format(**values) if isinstance(content, str) else content
 
 

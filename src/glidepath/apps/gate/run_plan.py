@@ -33,7 +33,7 @@ def make_aims(upstreams: Sequence[Upstream], url: str, secret_url: str, key: str
     usual = "swap" if "swap" in modes.values() else "passthrough"
     aims = {name: modes.get(name, usual) for name in VENDORS}
     ordered = sorted(aims.items(), key=lambda pair: (pair[0] not in modes, pair[1] != "swap"))
-    return {name: Aim(url, key) if mode == "swap" else Aim(secret_url, None) for name, mode in ordered}
+    return {name: Aim(url, key) if mode == "swap" else Aim(secret_url, None, url, key) for name, mode in ordered}
 
 
 def _read_flag(said: str) -> dict[str, str]:

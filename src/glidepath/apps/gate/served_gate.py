@@ -22,15 +22,23 @@ if TYPE_CHECKING:
 
 
 class ManyKeys:
-    """The keys of a file before those of a store; what is added or revoked is the store's."""
+    """The keys of a file before those of a store; what is added or revoked is the store's.
+
+    A key of the store whose name the file uses is not let in: budgets, models and runs belong to a name.
+    """
 
     def __init__(self, first: Sequence[AccessKey], then: KeyRing) -> None:
         self._first = MemoryKeys(first)
+        self._names = {key.name for key in first}
         self._then = then
 
     async def find(self, digest: str) -> AccessKey | None:
         """The key with this digest."""
-        return await self._first.find(digest) or await self._then.find(digest)
+        found = await self._first.find(digest)
+        if found is not None:
+            return found
+        found = await self._then.find(digest)
+        return None if found is None or found.name in self._names else found
 
     async def keys(self) -> Sequence[AccessKey]:
         """Every key."""
@@ -84,6 +92,7 @@ class ServedGate:
             make_doorkeeper(tokens, keys=ring, hosts=[*config.allowed_hosts, *hosts]),
             max_body=config.max_body,
             body_seconds=config.body_timeout,
+            keys=ring,
         )
 
     def join(self, hub: Hub) -> DeckFlights:

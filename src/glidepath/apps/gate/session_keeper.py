@@ -34,6 +34,7 @@ from glidepath.apps.gate.inbox_notes import take_notes
 from glidepath.apps.gate.known_agents import recognize
 from glidepath.apps.gate.orders import look_at_flag, stop_run
 from glidepath.apps.gate.starting_calls import program_of, starting_call
+from glidepath.apps.server.locks import Allowance
 from glidepath.apps.server.owners import Owners
 from glidepath.sessions import Child, Items, await_store, claim_session, read_journal
 from glidepath.spi import Sign
@@ -89,6 +90,7 @@ class SessionKeeper:
         self.observe = list(observe)
         self.admit: Callable[[ForeignRun], Awaitable[None]] | None = None
         """Asked before a run begins or continues; raises `Refused` for one that must not."""
+        self._allowance = Allowance(store)
         self._idle = idle
         self._lost = lost
         self._adopts = adopts
@@ -348,6 +350,8 @@ class SessionKeeper:
             raise StoreError("this gate is closing")
         if self.admit is not None:
             await self.admit(foreign)
+        if foreign.parent is None and foreign.who is not None and not foreign.is_open:
+            await self._allowance.count_start(foreign.who)
         resumed = foreign.ended is not None or foreign.is_open or foreign.position is not None
         if self.store is not None:
             foreign.writer = await self._claim(foreign)

@@ -22,6 +22,8 @@ __all__ = ["MARK", "AccessKey", "KeyRing", "MemoryKeys", "digest_of", "make_key"
 
 MARK = "gpk_"
 """How every key begins, so that it is recognized where it does not belong."""
+TAKEN = frozenset({*ROLES, "gate", "nobody", "operator", "shell"})
+"""What tokens of a server or a gate are called."""
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,39}\Z")
 
 
@@ -95,6 +97,11 @@ def check_key_name(what: str, name: str) -> str:
     if not _NAME.match(name):
         raise ConfigurationError(
             f"{what} {name!r:.60} must be up to 40 letters, digits, '.', '_' and '-', beginning with a letter or digit"
+        )
+    if what == "key" and name in TAKEN:
+        raise ConfigurationError(
+            f"key {name!r} is what a token of the server itself is called, and journals could not tell them apart: "
+            "choose another name"
         )
     return name
 
