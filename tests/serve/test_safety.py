@@ -8,6 +8,7 @@ import httpx
 import pytest
 
 from glidepath.apps.server import config_for
+from glidepath.apps.server.locks.addresses import host_of
 from glidepath.errors import ConfigurationError
 from glidepath.serve import app
 from glidepath.serve.locks import check_tokens, is_loopback, parse_hosts
@@ -32,6 +33,49 @@ def test_the_keywords_of_app_are_the_fields_of_its_options():
     from glidepath.apps.server import ServeKeywords, ServeOptions
 
     assert set(ServeKeywords.__annotations__) == set(ServeOptions.__struct_fields__)
+
+
+@pytest.mark.parametrize(
+    "host",
+    [
+        "evil.example",
+        "evil.example:7447",
+        "localhost.evil.example",
+        "[::1].evil.example",
+        "[::1]evil",
+        "localhost:80@evil.example",
+        "localhost@evil.example",
+        "localhost:7447:1",
+        "localhost:x",
+        "localhost/../evil",
+        "127.0.0.1.evil.example",
+        "::1",
+        "[::1",
+        "0.0.0.0",
+        "2130706433",
+        "127.1",
+        "[::ffff:127.0.0.1]",
+        "localhost\u0000",
+        "loc\u0430lhost",
+        ":7447",
+        ".",
+        "",
+    ],
+)
+def test_nothing_but_a_known_host_and_a_port_is_a_known_host(host):
+    assert host_of(host) not in parse_hosts()
+
+
+@pytest.mark.parametrize("host", ["localhost", "LOCALHOST.:7447", "127.0.0.1:1", "[::1]", "[::1]:7447", "localhost:"])
+def test_a_known_host_is_known_with_any_port(host):
+    assert host_of(host) in parse_hosts()
+
+
+def test_an_address_of_version_six_is_allowed_as_it_is_written_after_host_and_as_browsers_send_it():
+    for said in ("2001:db8::5", "[2001:db8::5]", "[2001:DB8::5]:7447"):
+        assert host_of("[2001:db8::5]:7447") in parse_hosts([said])
+    with pytest.raises(ConfigurationError, match="is not a host name; write it without scheme and path"):
+        parse_hosts(["https://deck.example.com/x"])
 
 
 def asked(method, path, **options):

@@ -18,9 +18,13 @@ from glidepath.values import pluralize
 _FIRST, _NEXT = "    | ", "    > "
 _NARROWEST = 20
 _MARKS = 2  # accents on one letter; more of them would hide the line above
+_SELECTORS = (*range(0x180B, 0x1810), *range(0xFE00, 0xFE10))
 _BLANK = frozenset(  # printable, but invisible
-    [0x034F, 0x115F, 0x1160, 0x17B4, 0x17B5, 0x2800, 0x3164, 0xFFA0, *range(0x180B, 0x1810), *range(0xFE00, 0xFE10)]
+    (0x034F, 0x115F, 0x1160, 0x17B4, 0x17B5, 0x2800, 0x3164, 0xFFA0, 0x13441, 0x13442, 0x16FE4, 0x1D159, *_SELECTORS)
 )
+_ACCENTS = ((0x0300, 0x0370), (0x1AB0, 0x1B00), (0x1DC0, 0x1E00), (0x20D0, 0x2100), (0xFE20, 0xFE30))
+"""Marks that belong on any letter. Those of another script on an ASCII letter mean nothing, and may not be drawn."""
+_DOT = "\u0307"  # on a letter that has one, it cannot be seen
 _SCRIPTS = ("CYRILLIC", "GREEK", "ARMENIAN", "CHEROKEE", "COPTIC", "LISU")
 """Scripts with letters that pass for Latin ones."""
 _ALIKE = frozenset(  # letters of these scripts that nobody can tell from a Latin one
@@ -28,9 +32,17 @@ _ALIKE = frozenset(  # letters of these scripts that nobody can tell from a Lati
     "\u0410\u0412\u0415\u041a\u041c\u041d\u041e\u0420\u0421\u0422\u0423\u0425\u0405\u0406\u0408\u050c\u04c0"
     "\u03bf\u03bd\u03c1\u03b9\u03c5\u03b1\u0391\u0392\u0395\u0396\u0397\u0399\u039a\u039c\u039d\u039f\u03a1\u03a4"
     "\u03a5\u03a7\u0578\u057d\u0585\u0570\u0563"
+    "\ua4d0\ua4d1\ua4d3\ua4d4\ua4d6\ua4d7\ua4d9\ua4da\ua4dc\ua4dd\ua4df\ua4e0\ua4e1\ua4e2\ua4e3\ua4e6\ua4e7\ua4ea"
+    "\ua4eb\ua4ec\ua4ee\ua4f0\ua4f2\ua4f3\ua4f4\u13a0\u13a1\u13a2\u13a5\u13a9\u13aa\u13ab\u13ac\u13b3\u13b7\u13bb\u13bd"
+    "\u13c0\u13c2\u13c3\u13cf\u13d2\u13d4\u13d5\u13d9\u13da\u13de\u13df\u13e2\u13e6\u13e7\u13ee\u13f3\u13f4\u2c9f\u2c9e"
 )
+_LATIN_ALIKE = frozenset("\u0251\u0261\u0269\u1d04\u1d0f\u1d1c\u1d20\u1d21\u1d22\ua731")
+"""Latin letters that pass for ASCII ones and are in no alphabet, only in phonetics."""
+_FIRST_STRAY = 0x0250  # before it are the letters of Europe
+_COMMON = range(0x2000, 0x3100)  # punctuation of all scripts
 _SIGNS_ALIKE = frozenset(  # dashes, slashes, colons, dots and quotes that pass for ASCII ones
     "\u2010\u2011\u2012\u2043\u2212\u2044\u2215\u29f8\u2236\ua789\u0589\u05c3\u2024\u02bc\u02b9\u01c3\u01c0\u2223"
+    "\u02c8\u02d0\u02d7\u02f8\u1735\u16ec\u204e\u205a\u2216\u2217\u223c\u2571\u27cb\u29f5\u3033\ua4f8\ua4f9\ua4fd\ua4ff\ua78a"
 )
 
 
@@ -51,13 +63,23 @@ def escape_invisible(text: str, keep: str = "") -> str:
     alike = frozenset() if text.isascii() else _find_lookalikes(text)
     shown: list[str] = []
     marks = _MARKS  # a text must not begin with an accent, which would change what is before it
+    letter = ""  # on which accents are put
     for place, sign in enumerate(text):
-        marks = marks + 1 if category(sign)[0] == "M" else 0
+        is_mark = category(sign)[0] == "M"
+        marks = marks + 1 if is_mark else 0
         hidden = not sign.isprintable() or ord(sign) in _BLANK or 0xE0100 <= ord(sign) <= 0xE01EF  # noqa: PLR2004
-        forged = sign == "<" and text.startswith("<U+", place)
+        forged = (sign == "<" and text.startswith("<U+", place)) or (is_mark and _is_odd_mark(sign, letter))
         odd = (hidden or forged or marks > _MARKS or place in alike) and sign not in keep
         shown.append(f"<U+{ord(sign):04X}>" if odd else sign)
+        letter = letter if is_mark else sign
     return "".join(shown)
+
+
+def _is_odd_mark(sign: str, letter: str) -> bool:
+    """True for a mark that cannot be seen on this letter, or does not belong on it."""
+    if sign == _DOT:
+        return letter in ("i", "j", "\u0131", "\u0237")
+    return letter.isascii() and not any(first <= ord(sign) < end for first, end in _ACCENTS)
 
 
 def mask_controls(text: str) -> str:
@@ -92,8 +114,20 @@ def _find_lookalikes_in_line(line: str) -> Iterator[int]:
         for place in places:
             if latin or (all(line[one] in _ALIKE for one in places) and _script(line[place]) not in plain):
                 yield place
+        if latin and not word.isascii():
+            yield from (start + place for place, sign in enumerate(word) if _is_stray(sign))
         start += len(word) + 1
     yield from (place for place, sign in enumerate(line) if not sign.isascii() and _is_another_form(sign))
+
+
+def _is_stray(sign: str) -> bool:
+    """True for a letter, digit or stop of a script that nobody writes within a word of Latin letters."""
+    if ord(sign) < _FIRST_STRAY or east_asian_width(sign) in "WF":
+        return False
+    kind = category(sign)
+    if kind[0] == "L":
+        return not name_of(sign, "LATIN ").startswith("LATIN ")
+    return kind == "Nd" or (kind == "Po" and ord(sign) not in _COMMON)
 
 
 def _script(sign: str) -> str:
@@ -104,7 +138,7 @@ def _script(sign: str) -> str:
 
 def _is_another_form(sign: str) -> bool:
     """True for a wide, bold, or otherwise dressed-up form of one ASCII character; a raised digit is not one."""
-    if sign in _SIGNS_ALIKE:
+    if sign in _SIGNS_ALIKE or sign in _LATIN_ALIKE:
         return True
     plain = normalize("NFKC", sign)
     return len(plain) == 1 and plain.isascii() and plain != " " and category(sign) != "No"

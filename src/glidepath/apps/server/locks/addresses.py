@@ -10,6 +10,7 @@ from glidepath.values import ConfigurationError
 
 __all__ = ["check_bind", "check_origins", "host_of", "is_loopback", "parse_hosts"]
 
+_HOST = re.compile(r"(?P<name>\[[0-9a-f:.]+\]|[^\s:\[\]@/?#\\]+?)\.?(?::\d{0,5})?\Z")
 _ORIGIN = re.compile(r"https?://(?:[a-z0-9.-]+|\[[0-9a-f:.]+\])(?::\d{1,5})?\Z")
 
 
@@ -43,15 +44,19 @@ def parse_hosts(extra: Sequence[str] | str = ()) -> frozenset[str]:
     """The host names that a request may name, in lower case, without a port."""
     if isinstance(extra, str):
         extra = (extra,)
-    return frozenset({"localhost", "127.0.0.1", "[::1]", *[host_of(str(one)) for one in extra]})
+    hosts = {host_of(f"[{one}]" if str(one).count(":") > 1 and "[" not in str(one) else str(one)) for one in extra}
+    if "" in hosts:
+        raise ConfigurationError(
+            f"allowed-host: one of {', '.join(map(str, extra))} is not a host name; write it without scheme and path, "
+            "such as deck.example.com"
+        )
+    return frozenset({"localhost", "127.0.0.1", "[::1]", *hosts})
 
 
 def host_of(value: str) -> str:
-    """The host of a Host header, without its port."""
-    value = value.strip().lower().rstrip(".")
-    if value.startswith("["):
-        return value.partition("]")[0] + "]"
-    return value.rpartition(":")[0] if value.count(":") == 1 else value
+    """The host of a Host header, without its port; empty for what is not a host and perhaps a port."""
+    found = _HOST.match(value.strip().lower())
+    return "" if found is None else found["name"]
 
 
 def check_origins(origins: Sequence[str] | str = ()) -> frozenset[str]:
