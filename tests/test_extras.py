@@ -50,14 +50,14 @@ def test_the_line_names_the_place_glidepath_was_installed_from(monkeypatch, orig
 
 
 def test_a_source_folder_that_was_never_installed_is_installed_from_there(monkeypatch, tmp_path):
-    import glidepath.errors
+    here = sys.modules[install_line.__module__]
 
     def nowhere(name):
         raise importlib.metadata.PackageNotFoundError(name)
 
     monkeypatch.setattr(importlib.metadata, "distribution", nowhere)
     (tmp_path / "pyproject.toml").write_text('name = "glidepath"')
-    monkeypatch.setattr(glidepath.errors, "__file__", str(tmp_path / "src" / "glidepath" / "errors.py"))
+    monkeypatch.setattr(here, "__file__", str(tmp_path / "src" / here.__name__.replace(".", "/")) + ".py")
     assert install_line("mcp") == f"pip install -e '{tmp_path}[mcp]'"
 
 

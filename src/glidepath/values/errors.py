@@ -310,6 +310,6 @@ def _source_folder() -> dict[str, object]:
     """The checkout this file is in, as pip would note it; nothing where it is not in one."""
     from pathlib import Path
 
-    folder = Path(__file__).absolute().parents[2]
+    folder = Path(__file__).absolute().parents[3]
     known = (folder / "pyproject.toml").is_file()
     return {"url": folder.as_uri(), "dir_info": {"editable": True}} if known else {}
