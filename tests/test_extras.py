@@ -73,7 +73,7 @@ def scripted(**fields):
 
 
 def test_the_import_of_otel_without_its_package_says_how_to_install_it(monkeypatch):
-    without(monkeypatch, "opentelemetry", "glidepath.otel")
+    without(monkeypatch, "opentelemetry", "glidepath.otel", "glidepath.apps.telemetry")
     with pytest.raises(ImportError) as caught:
         import glidepath.otel  # noqa: F401
     assert str(caught.value) == f"glidepath.otel needs opentelemetry-api: {install_line('otel')}"
