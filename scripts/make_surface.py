@@ -26,6 +26,7 @@ MODULES = (
     "glidepath.constraints",
     "glidepath.engines.dbos",
     "glidepath.errors",
+    "glidepath.evals",
     "glidepath.events",
     "glidepath.gate",
     "glidepath.guards",

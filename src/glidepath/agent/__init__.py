@@ -21,6 +21,7 @@ if not TYPE_CHECKING:
 
 # What other packages use, imported when it is first asked for.
 if TYPE_CHECKING:
+    from glidepath.agent.child_records import find_usage as find_usage
     from glidepath.agent.config import FIELDS as FIELDS
     from glidepath.agent.per_run import check_metadata as check_metadata, check_user as check_user
     from glidepath.agent.prices import (
@@ -36,6 +37,7 @@ if not TYPE_CHECKING:
     __getattr__ = lazy_attributes(
         __name__,
         __getattr__,
+        child_records=("find_usage",),
         config=("FIELDS",),
         per_run=("check_metadata", "check_user"),
         prices=("check_prices", "find_price", "look_up_price"),

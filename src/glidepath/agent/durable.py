@@ -13,6 +13,7 @@ from glidepath.agent.child_records import ChildRecords, add_child_spending, clos
 from glidepath.agent.resuming import check_decisions, is_about, reject_useless_decisions
 from glidepath.run import Decision, Ending, Offspring, Resumption, make_unknown_decision, snapshot_of
 from glidepath.sessions import (
+    EVALUATION,
     TEAM,
     Folded,
     JournalRecorder,
@@ -229,6 +230,8 @@ def _require_run_journal(folded: Folded) -> Folded:
             f"session {name!r:.80} is the journal of a team: continue it with Team.resume({request!r:.80}), or use "
             "another session"
         )
+    if name.startswith(EVALUATION) and folded.sequence and folded.opened is None:
+        raise ConfigurationError(f"session {name!r:.80} is the journal of an evaluation: use another session")
     return refuse_foreign(folded)
 
 

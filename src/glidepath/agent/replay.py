@@ -80,7 +80,7 @@ class Replayed(Value, frozen=True, kw_only=True):
     children: Mapping[str, Replayed] = {}
 
 
-class _Tape:
+class Tape:
     """A model that repeats its recorded replies; a failed attempt fails again."""
 
     def __init__(self, model: Any, attempts: list[AssistantMessage | None]) -> None:
@@ -88,13 +88,12 @@ class _Tape:
         for known in ("price", "max_output_tokens", "context_window"):
             if hasattr(model, known):
                 setattr(self, known, getattr(model, known))
-        self._attempts = attempts
+        self.attempts = attempts
 
-    async def stream(self, request: ModelRequest) -> AsyncIterator[Any]:  # noqa: ARG002 - it does not listen
+    async def stream(self, request: ModelRequest) -> AsyncIterator[Any]:
+        """The next recorded reply, whatever was asked."""
         await asyncio.sleep(0)
-        if not self._attempts:
-            raise RejectedError(ENDS_HERE)
-        reply = self._attempts.pop(0)
+        reply = self.next_reply(request)
         if reply is None:
             raise TransientError("this attempt failed when it was recorded", retry_after=1e-6)
         for index, block in enumerate(reply.blocks):
@@ -108,6 +107,12 @@ class _Tape:
                 arguments = _wire.encode(block.stored).decode() if block.malformed is None else block.malformed
                 yield ToolCallDelta(index, block.id, block.name, arguments)
         yield StreamEnd(reply.stop_reason.value, reply.usage, reply.info)
+
+    def next_reply(self, _: ModelRequest) -> AssistantMessage | None:
+        """The recorded reply; None for an attempt that failed."""
+        if not self.attempts:
+            raise RejectedError(ENDS_HERE)
+        return self.attempts.pop(0)
 
 
 class _Checking(MemoryStore):
@@ -496,8 +501,8 @@ def _make_replay_config(config: LoopConfig, leg: Leg, checking: _Checking, answe
     """The configuration with the recorded replies and results in place of models and tools."""
     return replace(
         config,
-        model=_Tape(config.model, leg.attempts),
-        fallback_models=tuple(_Tape(model, leg.attempts) for model in config.fallback_models),
+        model=Tape(config.model, leg.attempts),
+        fallback_models=tuple(Tape(model, leg.attempts) for model in config.fallback_models),
         tools=tuple(_make_answering_tool(tool, answer, leg) for tool in config.tools),
         tool_sources=(),  # nothing outside is asked again
         store=checking,

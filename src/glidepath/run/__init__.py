@@ -69,7 +69,12 @@ if not TYPE_CHECKING:
 
 # What other packages use, imported when it is first asked for.
 if TYPE_CHECKING:
-    from glidepath.run.account import Account as Account, dispute as dispute, usage_since as usage_since
+    from glidepath.run.account import (
+        Account as Account,
+        charge_earlier as charge_earlier,
+        dispute as dispute,
+        usage_since as usage_since,
+    )
     from glidepath.run.asyncio_privates import (
         awaited_by as awaited_by,
         callback_of as callback_of,
@@ -202,7 +207,7 @@ if not TYPE_CHECKING:
     __getattr__ = lazy_attributes(
         __name__,
         __getattr__,
-        account=("Account", "dispute", "usage_since"),
+        account=("Account", "charge_earlier", "dispute", "usage_since"),
         asyncio_privates=("awaited_by", "callback_of", "close_pipes", "run_handle", "set_running"),
         decisions=("make_unknown_decision",),
         error_log=("log_error",),

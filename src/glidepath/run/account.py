@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 from glidepath._wire import Record
 from glidepath.run.ledger import Meter, Reservation
 from glidepath.run.unsaved import Unsaved
-from glidepath.run.waiting import Amount
+from glidepath.run.waiting import Amount, Refusal
 from glidepath.values import (
     FIGURES,
     SATURATED,
@@ -238,6 +238,14 @@ def dispute(meter: Meter, amount: Amount) -> None:
         for node in meter.lineage:
             tokens, money = node.disputed
             node.disputed = min(tokens + amount.tokens, SATURATED), min(money + amount.money, SATURATED)
+
+
+def charge_earlier(meter: Meter, spent: Amount, disputed: Amount) -> None:
+    """Charge what earlier executions have spent, before anything new is started."""
+    reservation = meter.reserve(0, 0, turns=0)
+    if not isinstance(reservation, Refusal):
+        dispute(meter, disputed)
+        reservation.settle(spent.tokens, spent.money)
 
 
 def breakdown(run: Run) -> tuple[Spend, ...]:

@@ -93,6 +93,7 @@ if TYPE_CHECKING:
     from glidepath.sessions.child_sessions import family_of as family_of, refuse_unfinished as refuse_unfinished
     from glidepath.sessions.event_files import events_folder as events_folder
     from glidepath.sessions.finding import (
+        EVALUATION as EVALUATION,
         TEAM as TEAM,
         annotate as annotate,
         each_session as each_session,
@@ -164,11 +165,17 @@ if TYPE_CHECKING:
     from glidepath.sessions.repairing import repair as repair
     from glidepath.sessions.schema_compat import decode_leniently as decode_leniently, message_of as message_of
     from glidepath.sessions.session import check_session_id as check_session_id
-    from glidepath.sessions.session_ids import home_of as home_of, is_keepable as is_keepable
+    from glidepath.sessions.session_ids import (
+        digest_of as digest_of,
+        home_of as home_of,
+        is_keepable as is_keepable,
+    )
     from glidepath.sessions.sqlite_file import SqliteFile as SqliteFile, default_file as default_file
     from glidepath.sessions.state_changes import MARKED as MARKED, Counters as Counters
     from glidepath.sessions.store_calls import await_store as await_store, call_store as call_store
     from glidepath.sessions.summaries import (
+        is_evaluation as is_evaluation,
+        is_group as is_group,
         is_half_copy as is_half_copy,
         is_team as is_team,
         normalize_tags as normalize_tags,
@@ -203,6 +210,7 @@ if not TYPE_CHECKING:
         child_sessions=("family_of", "refuse_unfinished"),
         event_files=("events_folder",),
         finding=(
+            "EVALUATION",
             "TEAM",
             "annotate",
             "each_session",
@@ -234,11 +242,11 @@ if not TYPE_CHECKING:
         repairing=("repair",),
         schema_compat=("decode_leniently", "message_of"),
         session=("check_session_id",),
-        session_ids=("home_of", "is_keepable"),
+        session_ids=("digest_of", "home_of", "is_keepable"),
         sqlite_file=("SqliteFile", "default_file"),
         state_changes=("Counters", "MARKED"),
         store_calls=("await_store", "call_store"),
-        summaries=("is_half_copy", "is_team", "normalize_tags"),
+        summaries=("is_evaluation", "is_group", "is_half_copy", "is_team", "normalize_tags"),
         upkeep=("backup", "compact"),
         verifying=("verify",),
     )

@@ -21,7 +21,7 @@ from glidepath.sessions.child_sessions import (
     rename_sessions,
     write_family,
 )
-from glidepath.sessions.finding import TEAM, each_session, entry_of, prune, remove_unfinished
+from glidepath.sessions.finding import GROUPS, each_session, entry_of, name_in_group, prune, remove_unfinished
 from glidepath.sessions.fold import Folded, Imported, fold
 from glidepath.sessions.redaction import redact_commits, redactor_of
 from glidepath.sessions.repairing import Repaired, repair
@@ -196,7 +196,7 @@ def _check_family(headers: Sequence[_Header]) -> None:
     if root.family != len(headers) or len(names) != len(headers):
         what = f"the file has {len(headers)} journals and says that it has {root.family}: it was cut, or put together"
         raise StoreError(what, kind="damaged")
-    flown = (f"{root.session_id}/", f"{home_of(root.session_id.removeprefix(TEAM))}/")
+    flown = (f"{root.session_id}/", f"{home_of(name_in_group(root.session_id))}/")
     for header in headers[1:]:
         if not header.session_id.startswith(flown):
             what = f"session {header.session_id!r:.80} in this file is not a child of {root.session_id!r:.80}"
@@ -213,8 +213,10 @@ async def import_journal(store: SessionStore, data: bytes, *, session_id: str | 
     sections = parse_export(data)
     old = sections[0][0].session_id
     new = check_session_id(session_id or old)
-    if new != old and old.startswith(TEAM):
-        raise ConfigurationError(f"session_id: the journal of a team keeps its id, {old!r}: leave session_id out")
+    if new != old and old.startswith(GROUPS):
+        raise ConfigurationError(
+            f"session_id: the journal of a team or an evaluation keeps its id, {old!r}: leave session_id out"
+        )
     members = []
     kept_tags = getattr(store, "kept_tags", tuple)  # a store that redacts leaves some of them out
     for entry, written in sections:

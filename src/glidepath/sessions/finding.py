@@ -14,8 +14,8 @@ from glidepath.sessions.summaries import (
     check_query,
     check_tag,
     check_title,
+    is_group,
     is_half_copy,
-    is_team,
     map_children,
     normalize_tags,
     page_of,
@@ -23,7 +23,9 @@ from glidepath.sessions.summaries import (
 from glidepath.spi import Entry, SessionPage, SessionQuery, SessionStore
 from glidepath.values import ConfigurationError, StoreError
 
-TEAM = "team:"
+TEAM, EVALUATION = "team:", "eval:"
+GROUPS = (TEAM, EVALUATION)
+"""How the journals begin that are of no run themselves: their runs have sessions of their own."""
 _PAGE = 10_000
 _ENDED = ("completed",)
 
@@ -79,14 +81,19 @@ async def entry_of(store: SessionStore, session_id: str) -> Entry | None:
     return None
 
 
+def name_in_group(session_id: str) -> str:
+    """The request of a team, or the name of an evaluation, in the id of its journal; any other id as it is."""
+    return session_id.removeprefix(TEAM).removeprefix(EVALUATION)
+
+
 async def member_runs(store: SessionStore, session_id: str) -> list[Entry]:
-    """The runs of a team's members, and their children; `session_id` is the team's journal. Empty for any other."""
-    if not session_id.startswith(TEAM):
+    """The runs of a team's members, or of an evaluation's cases, and their children. Empty for any other session."""
+    if not session_id.startswith(GROUPS):
         return []
     journal = await entry_of(store, session_id)
-    if journal is not None and journal.head and not is_team(journal) and not is_half_copy(journal):
+    if journal is not None and journal.head and not is_group(journal) and not is_half_copy(journal):
         return []  # a session that somebody gave such a name
-    request = home_of(session_id.removeprefix(TEAM))
+    request = home_of(name_in_group(session_id))
     found = [entry async for entry in each_session(store, prefix=f"{request}/", roots=False)]
     # A session may have the name of the request, and children of its own.
     others = [entry.session_id for entry in found if _parent_of(entry) == request]

@@ -28,7 +28,7 @@ from glidepath.sessions.fold import Effect, Folded, Forked, Imported, fold
 from glidepath.sessions.owner import this_owner
 from glidepath.sessions.recover import open_calls
 from glidepath.sessions.session import check_session_id
-from glidepath.sessions.summaries import COPY, is_child, is_half_copy, is_team
+from glidepath.sessions.summaries import COPY, is_child, is_group, is_half_copy
 from glidepath.spi import Commit, Entry, SessionStore
 from glidepath.values import (
     AgentState,
@@ -249,8 +249,10 @@ def _base_of(session_id: str) -> str:
 def _find(journal: StoredJournal, at: object) -> _Place:
     """The place after turn `at`; raises `ConfigurationError` when there is no such turn."""
     name, most = journal.entry.session_id, count_turns(journal.folded)
-    if is_team(journal.entry):
-        raise ConfigurationError(f"session {name!r} is the journal of a team: fork the session of one of its members")
+    if is_group(journal.entry):
+        raise ConfigurationError(
+            f"session {name!r} is the journal of a team or an evaluation: fork the session of one of its runs"
+        )
     if journal.folded.began is None:
         raise ConfigurationError(f"session {name!r} has no run yet: there is nothing to fork")
     if at is None:

@@ -83,19 +83,19 @@ async def _post(store: object, session_id: str, kind: str, body: bytes, note_id:
         raise ConfigurationError(f"{type(store).__name__} has no inbox: use a store with `post` and `notes`")
     if note_id is not None and not is_keepable(note_id):
         raise ConfigurationError(f"note_id {note_id!r:.80} must have no NUL characters and no lone surrogates")
-    if kind != "control" and isinstance(session_id, str) and session_id.startswith("team:"):
+    if kind != "control" and isinstance(session_id, str) and session_id.startswith(("team:", "eval:")):
         await _refuse_team(store, session_id)
     return await store.post(session_id, Note(id=note_id or os.urandom(8).hex(), kind=kind, body=body))
 
 
 async def _refuse_team(store: Any, session_id: str) -> None:
     """Raise `ConfigurationError` for the journal of a team: nobody reads an inbox there."""
-    from glidepath.sessions.summaries import is_team
+    from glidepath.sessions.summaries import is_group
 
-    if any(is_team(entry) for entry in await store.entries(session_id) if entry.session_id == session_id):
+    if any(is_group(entry) for entry in await store.entries(session_id) if entry.session_id == session_id):
         raise ConfigurationError(
-            f"session {session_id!r:.80} is the journal of a team, which reads no messages: name the session of one of "
-            "its members, or decide with Team.resume"
+            f"session {session_id!r:.80} is the journal of a team or an evaluation, which reads no messages: name the "
+            "session of one of its runs, or decide with Team.resume"
         )
 
 

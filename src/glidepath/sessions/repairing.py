@@ -10,7 +10,7 @@ from glidepath import _wire
 from glidepath._wire import Raw, Value, replace
 from glidepath.sessions.chain import SCHEMA, hash_commit, link, read
 from glidepath.sessions.effects import describe_effects, effects_in
-from glidepath.sessions.finding import TEAM
+from glidepath.sessions.finding import GROUPS
 from glidepath.sessions.fold import Effect, Folded, Opened, Quarantine, Quarantined
 from glidepath.sessions.owner import this_owner
 from glidepath.sessions.recover import open_calls
@@ -91,7 +91,7 @@ def _examine(entry: Entry, commits: Sequence[Commit], texts: Texts | None) -> tu
     if not reason and (entry.head, entry.hash) != (last.number, last.hash):
         reason = f"the journal ends with commit {last.number}, and its head said {entry.head}"
         done = replace(done, reason=reason)
-    if not reason or name.startswith(TEAM):
+    if not reason or name.startswith(GROUPS):
         return done, None
     behind = _find_intact_commits(commits, len(whole))
     items, effects = _make_closing_records(folded, last, entry, reason, behind, texts or Texts())

@@ -101,6 +101,16 @@ def is_team(entry: Entry) -> bool:
     return entry.summary.get("kind") == "team"
 
 
+def is_evaluation(entry: Entry) -> bool:
+    """True for the journal of an evaluation, whose cases run in sessions of their own."""
+    return entry.summary.get("kind") == "eval"
+
+
+def is_group(entry: Entry) -> bool:
+    """True for a journal that is of no run itself: its runs have sessions of their own."""
+    return is_team(entry) or is_evaluation(entry)
+
+
 def map_children(entries: Iterable[Entry]) -> dict[str, list[str]]:
     """The children of every session that has some, and theirs, in one pass."""
     found: dict[str, list[str]] = {}

@@ -99,6 +99,7 @@ __all__ = [
 # What other packages use, imported when it is first asked for.
 if TYPE_CHECKING:
     from glidepath.teams.answers import objects_in as objects_in
+    from glidepath.teams.evaluate import review as review
     from glidepath.teams.events import TEAM_EVENTS as TEAM_EVENTS, TERMINAL as TERMINAL, make_ending as make_ending
     from glidepath.teams.journal import read_story as read_story
     from glidepath.teams.planner import read_plan as read_plan
@@ -117,6 +118,7 @@ if not TYPE_CHECKING:
     __getattr__ = lazy_attributes(
         __name__,
         answers=("objects_in",),
+        evaluate=("review",),
         events=("TEAM_EVENTS", "TERMINAL", "make_ending"),
         journal=("read_story",),
         planner=("read_plan",),

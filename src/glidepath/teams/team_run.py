@@ -16,8 +16,7 @@ from glidepath.run import (
     CallScope,
     CancelToken,
     Decision,
-    Refusal,
-    dispute,
+    charge_earlier,
     link_tokens,
     pico,
     run_uninterrupted,
@@ -108,11 +107,9 @@ class TeamRun:
         else:
             budget = Budget(limits, parent=above) if place is None else Budget.inside(place, limits)
         if history is not None:  # earlier executions have spent this
-            reservation = budget.meter.reserve(0, 0, turns=0)
-            if not isinstance(reservation, Refusal):
-                money = 0 if history.cost is None else pico(history.cost, field="cost")
-                dispute(budget.meter, Amount(*history.disputed))
-                reservation.settle(*(history.account or (history.usage.total, money)))
+            money = 0 if history.cost is None else pico(history.cost, field="cost")
+            spent = Amount(*(history.account or (history.usage.total, money)))
+            charge_earlier(budget.meter, spent, Amount(*history.disputed))
         return budget
 
     def __repr__(self) -> str:

@@ -90,7 +90,17 @@ def __dir__() -> list[str]:
 if TYPE_CHECKING:
     from glidepath.testing.recorder import compact_line as compact_line
     from glidepath.testing.simulator import simulate as simulate
-    from glidepath.testing.simulator.whatif import Flown as Flown
+    from glidepath.testing.simulator.page import (
+        draw_bars as draw_bars,
+        draw_tiles as draw_tiles,
+        frame_page as frame_page,
+    )
+    from glidepath.testing.simulator.refly import RecordedRun as RecordedRun
+    from glidepath.testing.simulator.whatif import (
+        Flown as Flown,
+        choose_values as choose_values,
+        flown_runs as flown_runs,
+    )
     from glidepath.testing.specimens import SPECIMENS as SPECIMENS
 
 if not TYPE_CHECKING:
@@ -100,5 +110,9 @@ if not TYPE_CHECKING:
         recorder=("compact_line",),
         simulator=("simulate",),
         specimens=("SPECIMENS",),
-        **{"simulator.whatif": ("Flown",)},
+        **{
+            "simulator.page": ("draw_bars", "draw_tiles", "frame_page"),
+            "simulator.refly": ("RecordedRun",),
+            "simulator.whatif": ("Flown", "choose_values", "flown_runs"),
+        },
     )

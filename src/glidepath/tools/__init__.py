@@ -53,7 +53,11 @@ if TYPE_CHECKING:
     from glidepath.tools.sandbox.policy import Boxed as Boxed, Sandbox as Sandbox, SandboxError as SandboxError
     from glidepath.tools.sources import SourceError as SourceError, ToolSource as ToolSource, ToolSupply as ToolSupply
     from glidepath.tools.text import clean as clean, trim as trim
-    from glidepath.tools.threads import ThreadWorker as ThreadWorker, workers_of as workers_of
+    from glidepath.tools.threads import (
+        ThreadWorker as ThreadWorker,
+        run_in_thread as run_in_thread,
+        workers_of as workers_of,
+    )
     from glidepath.tools.token_estimate import (
         BYTES_PER_TOKEN as BYTES_PER_TOKEN,
         MESSAGE_TOKENS as MESSAGE_TOKENS,
@@ -76,7 +80,7 @@ if not TYPE_CHECKING:
         results=("RecordedResult", "as_result", "trim_result"),
         sources=("SourceError", "ToolSource", "ToolSupply"),
         text=("clean", "trim"),
-        threads=("ThreadWorker", "workers_of"),
+        threads=("ThreadWorker", "run_in_thread", "workers_of"),
         token_estimate=("BYTES_PER_TOKEN", "MESSAGE_TOKENS", "opaque_tokens", "text_tokens"),
         **{"sandbox.policy": ("Boxed", "Sandbox", "SandboxError")},
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable, Sequence
 from html import escape
 from importlib.resources import files
 from typing import TYPE_CHECKING
@@ -35,11 +36,11 @@ def page(report: Report, *, title: str = "Flight report") -> str:
         _tiles(report, flown),
         _findings(report),
         "<h2>How the flights ended</h2>",
-        _bars([(outcome, count, "--bar") for outcome, count in outcomes]),
+        draw_bars([(outcome, count, "--bar") for outcome, count in outcomes]),
         "<h2>Contained, by family</h2>",
-        _bars([(family, share, "--ok" if share == 100 else "--bad") for family, share in _shares(flown)], unit="%"),  # noqa: PLR2004 - percent
+        draw_bars([(family, share, "--ok" if share == 100 else "--bad") for family, share in _shares(flown)], unit="%"),  # noqa: PLR2004 - percent
         "<h2>Tokens sent and written</h2>",
-        _bars([(f.specimen, f.tokens, "--bar") for f in sorted(rows, key=lambda f: -f.tokens)[:20]]),
+        draw_bars([(f.specimen, f.tokens, "--bar") for f in sorted(rows, key=lambda f: -f.tokens)[:20]]),
         _burndowns(report, rows),
         "<h2>Every scenario</h2>",
         _table(rows),
@@ -47,9 +48,18 @@ def page(report: Report, *, title: str = "Flight report") -> str:
     if report.skipped:
         names = escape(", ".join(report.skipped))
         parts.append(f"<p>Not run, because this configuration has no tools: {names}.</p>")
+    return frame_page(title, parts)
+
+
+def frame_page(title: str, parts: Iterable[str], *, more_style: str = "") -> str:
+    """A page of these parts that needs nothing else: no script, no other file, no other host."""
     body = "\n".join(parts)
-    style = (files(__package__) / "page.css").read_text(encoding="utf-8")
-    meta = '<meta charset="utf-8"><meta name="viewport" content="width=device-width">'
+    style = (files("glidepath.testing.simulator") / "page.css").read_text(encoding="utf-8") + more_style
+    policy = "default-src 'none'; style-src 'unsafe-inline'"
+    meta = (
+        '<meta charset="utf-8"><meta name="viewport" content="width=device-width">'
+        f'<meta http-equiv="Content-Security-Policy" content="{policy}">'
+    )
     head = f"<head>{meta}<title>{escape(title)}</title><style>{style}</style></head>"
     return f'<!doctype html>\n<html lang="en">{head}\n<body>\n{body}\n</body></html>\n'
 
@@ -65,7 +75,14 @@ def _tiles(report: Report, flown: list[Flight]) -> str:
         (str(holes), "hole" if holes == 1 else "holes", "bad" if holes else "ok"),
         (str(warnings), "warning" if warnings == 1 else "warnings", "warn" if warnings else "ok"),
     )
-    cells = [f'<div class="tile"><b class="{kind}">{escape(value)}</b>{name}</div>' for value, name, kind in tiles]
+    return draw_tiles(tiles)
+
+
+def draw_tiles(tiles: Iterable[tuple[str, str, str]]) -> str:
+    """Figures that one reads first: the figure, what it is, and whether it is good."""
+    cells = [
+        f'<div class="tile"><b class="{kind}">{escape(value)}</b>{escape(name)}</div>' for value, name, kind in tiles
+    ]
     return f'<div class="tiles">{"".join(cells)}</div>'
 
 
@@ -105,7 +122,7 @@ def _shares(flown: list[Flight]) -> list[tuple[str, int]]:
     return [(family, 100 * sum(all_) // len(all_)) for family, all_ in sorted(families.items())]
 
 
-def _bars(rows: list[tuple[str, int, str]], *, unit: str = "") -> str:
+def draw_bars(rows: Sequence[tuple[str, int, str]], *, unit: str = "") -> str:
     """A bar for each row, the longest as wide as the page."""
     most = max((value for _, value, _ in rows), default=0) or 1
     height = 22

@@ -18,7 +18,7 @@ from glidepath.agent import Limits, check_prices
 from glidepath.guards import RepetitionGuard
 from glidepath.guards.streaks import ErrorStreakGuard
 from glidepath.run import Price, pico
-from glidepath.sessions import Folded, each_session, is_team, read, read_journal
+from glidepath.sessions import Folded, each_session, is_group, read, read_journal
 from glidepath.spi import Commit, SessionQuery, SessionStore, Step, ToolTraits
 from glidepath.values import (
     NOT_CARRIED,
@@ -140,7 +140,7 @@ async def flown_runs(store: SessionStore, query: SessionQuery | None = None) -> 
         if isinstance(agent, str) and isinstance(model, str):
             models.setdefault(agent, model)
     async for entry in each_session(store, query or SessionQuery()):
-        if is_team(entry):
+        if is_group(entry):
             continue
         try:
             journal = await read_journal(store, entry.session_id)

@@ -1,0 +1,93 @@
+"""An evaluation as a table for a terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from decimal import Decimal
+from typing import TYPE_CHECKING
+
+from glidepath.run import mask_controls
+from glidepath.values import pluralize
+
+if TYPE_CHECKING:
+    from glidepath.apps.evals.eval_report import CaseResult, EvalReport
+
+_SHOWN = 30
+"""Cases in the table: of more than that, those that did not pass."""
+_WHY, _ID = 60, 24
+_WORDS = {True: "passed", False: "FAILED", None: "not covered"}
+
+
+def make_table(report: EvalReport) -> str:
+    """The cases that matter, then the figures of all of them."""
+    return "\n".join([*_list_cases(report), *summarize(report)]) + "\n"
+
+
+def summarize(report: EvalReport) -> Iterator[str]:
+    """The figures, a line each."""
+    covered = len(report.covered)
+    if report.pass_rate is None:
+        yield "pass rate   nothing is covered"
+    else:
+        low, high = report.interval
+        yield (
+            f"pass rate   {format_share(report.pass_rate)} ({report.passed} of {covered}), "
+            f"95 % interval {format_share(low)} to {format_share(high)}"
+        )
+    if report.repeat > 1:
+        yield f"every time  {report.always} of {pluralize(report.cases, 'case')} passed in all {report.repeat} repeats"
+    judged = "" if report.judge_cost is None else f", {format_dollars(report.judge_cost)} of it for judges"
+    cost = "no price is known" if report.cost is None else f"{format_dollars(report.cost)}{judged}"
+    yield f"cost        {cost}; {pluralize(report.tokens, 'token')}"
+    ran = [one for one in report.results if one.state]
+    if ran:
+        turns, seconds = sum(one.turns for one in ran) / len(ran), sum(one.seconds for one in ran) / len(ran)
+        yield f"a run       {turns:.1f} turns, {report.tokens / len(ran):,.0f} tokens, {seconds:.1f} s on average"
+    yield f"ended       {', '.join(f'{count} {words}' for words, count in report.endings.items()) or 'nothing yet'}"
+    if report.complete:
+        yield f"covers      all {pluralize(report.planned, 'attempt')}"
+        return
+    missing = report.planned - covered
+    yield f"NOT COVERED {missing} of {pluralize(report.planned, 'attempt')}, which the pass rate says nothing about:"
+    for why, count in report.uncovered.items():
+        yield f"            {count} x {mask_controls(why)[:160]}"
+    for one in report.unusable[:5]:
+        yield f"            case {mask_controls(one.id)[:_ID]} ({one.where}): {mask_controls(one.why)[:120]}"
+
+
+def _list_cases(report: EvalReport) -> Iterator[str]:
+    shown: Sequence[CaseResult] = report.failures_first
+    if len(shown) > _SHOWN:
+        shown = [one for one in shown if one.passed is not True][:_SHOWN]
+    if not shown:
+        return
+    named = [_name(one, report.repeat) for one in shown]
+    wide = max(4, *[len(name) for name in named])
+    yield f"{'CASE':<{wide}}  {'RESULT':<11}  {'TURNS':>5}  {'TOKENS':>8}  {'COST':>9}  {'TIME':>7}  ENDED / WHY"
+    for name, one in zip(named, shown, strict=True):
+        cost = "-" if one.cost is None else format_dollars(one.cost)
+        why = f"  {mask_controls(' '.join(one.why.split()))[:_WHY]}" if one.why else ""
+        yield (
+            f"{name:<{wide}}  {_WORDS[one.passed]:<11}  {one.turns:>5}  {one.tokens:>8,}  {cost:>9}  "
+            f"{one.seconds:>5.1f} s  {one.ended}{why}"
+        )
+    left = len(report.results) - len(shown)
+    if left:
+        yield f"... and {left} more"
+    yield ""
+
+
+def _name(attempt: CaseResult, repeats: int) -> str:
+    name = mask_controls(attempt.case_id)
+    name = name if len(name) <= _ID else f"{name[: _ID - 3]}..."
+    return f"{name} #{attempt.repeat}" if repeats > 1 else name
+
+
+def format_share(share: float) -> str:
+    """A share in percent."""
+    return f"{100 * share:.1f} %"
+
+
+def format_dollars(amount: Decimal) -> str:
+    """Money: cents where that says enough, else what is there."""
+    return f"${amount:.2f}" if amount >= 1 else f"${amount:.4f}" if amount >= Decimal("0.01") else f"${amount:.6f}"

@@ -1,0 +1,51 @@
+"""Evaluations: what share of a dataset an agent passes, what that costs, and what a smaller budget would buy."""
+
+from typing import TYPE_CHECKING
+
+from glidepath._lazy import lazy_attributes
+
+if TYPE_CHECKING:
+    from glidepath.apps.evals import (
+        Case,
+        CaseResult,
+        Contains,
+        Curve,
+        CurveMaker,
+        CurvePoint,
+        Dataset,
+        Delivered,
+        EvalComparison,
+        EvalProgress,
+        EvalReport,
+        Exact,
+        Matches,
+        SameJson,
+        Score,
+        Unusable,
+        compare_reports,
+        evaluate,
+    )
+
+__all__ = [
+    "Case",
+    "CaseResult",
+    "Contains",
+    "Curve",
+    "CurveMaker",
+    "CurvePoint",
+    "Dataset",
+    "Delivered",
+    "EvalComparison",
+    "EvalProgress",
+    "EvalReport",
+    "Exact",
+    "Matches",
+    "SameJson",
+    "Score",
+    "Unusable",
+    "compare_reports",
+    "evaluate",
+]
+
+if not TYPE_CHECKING:
+    __getattr__ = lazy_attributes(__name__, **{"glidepath.apps.evals": tuple(__all__)})
