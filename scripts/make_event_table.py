@@ -37,6 +37,7 @@ GROUPS = {
         "ToolProgress",
         "ToolEnded",
         "ApprovalRequested",
+        "CallRuled",
         "GateApplied",
         "GateConflictResolved",
     ),

@@ -39,6 +39,7 @@ from glidepath.agent.config import ExecutionMode
 from glidepath.agent.limits import Limits
 from glidepath.events import Event
 from glidepath.guards import GuardrailsConfig, MaxTokensRecovery
+from glidepath.guards.approvals import Rules
 from glidepath.spi import (
     CallGuard,
     ContextStrategy,
@@ -74,6 +75,7 @@ from glidepath.agent.config import ExecutionMode
 from glidepath.agent.limits import Limits
 from glidepath.events import Event
 from glidepath.guards import GuardrailsConfig, MaxTokensRecovery
+from glidepath.guards.approvals import Rules
 from glidepath.spi import (
     CallGuard,
     ContextStrategy,

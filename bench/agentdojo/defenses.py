@@ -23,6 +23,8 @@ POLICIES = {
     "defaults": '`Provenance("ask")` without rules',
     "block": '`Provenance("block")` with the same rules',
     "ask_always": "a person is asked before every effect",
+    "approval": "every effect needs approval, and there are no rules",
+    "rules": "every effect needs approval, `Rules(allow=[every effect])` beside `Provenance`",
 }
 VARIANTS = (
     "plain",
@@ -80,7 +82,7 @@ def misses(report):
     found = []
     if "none" in report and report["none"]["attacked"]["harmed"] < LEAST_HARMED * report["none"]["attacked"]["pairs"]:
         found.append(f"without a defense only {report['none']['attacked']['harmed']} attacks succeed: nothing is shown")
-    for policy in ("provenance", "defaults", "block", "ask_always"):
+    for policy in ("provenance", "defaults", "block", "ask_always", "approval", "rules"):
         through = report[policy]["attacked"]["through"] if policy in report else ()
         if through:
             found.append(f"{policy}: {len(through)} attacks succeed: {', '.join(through[:5])}")

@@ -10,6 +10,7 @@ from glidepath._version import VERSION
 if TYPE_CHECKING:
     from glidepath.agent import Agent, AgentBuilder, Budget, ExecutionMode, Limits, LoopConfig
     from glidepath.guards import GuardrailsConfig, MaxTokensRecovery, TokenScaling
+    from glidepath.guards.approvals import Rules
     from glidepath.plugins import PluginNames
     from glidepath.run import INHERIT, CancelToken, answer, approve, deny
     from glidepath.sessions import Session
@@ -54,6 +55,7 @@ __all__ = [
     "ResourceConstraint",
     "ResourceContext",
     "ResourceValidation",
+    "Rules",
     "RunResult",
     "Session",
     "StopCause",
@@ -73,6 +75,7 @@ __all__ = [
 _HOMES = {
     "glidepath.agent": ("Agent", "AgentBuilder", "Budget", "ExecutionMode", "Limits", "LoopConfig"),
     "glidepath.errors": ("BuilderError", "ConfigurationError", "GlidepathError", "ModelError", "ToolError"),
+    "glidepath.guards.approvals": ("Rules",),
     "glidepath.guards": ("GuardrailsConfig", "MaxTokensRecovery", "TokenScaling"),
     "glidepath.messages": ("Usage",),
     "glidepath.outcome": (

@@ -21,6 +21,7 @@ from glidepath import (
     ProtocolPolicy,
     ResourceConstraint,
     ResourceValidation,
+    Rules,
     Texts,
     tool,
 )
@@ -100,6 +101,7 @@ NAMED = {  # for a field a value that is not the default; the others follow from
     "graceful_turn_limit_message_provider": str,
     "graceful_turn_limit_grace_provider": int,
     "landing": "steer",
+    "approvals": Rules(deny=["pay"]),
     "token_estimator": type("E", (), {"estimate": staticmethod(len)})(),
     "protocol_policy": POLICY,
     "context_window": 9_000,

@@ -18,8 +18,8 @@ from glidepath.apps.cli.approval_dialog import consult
 from glidepath.apps.cli.display_text import call_line, escape_invisible, width_of
 from glidepath.messages import ToolCall
 from glidepath.outcome import CallFrame, PendingCall
+from glidepath.tools.workspace_marks import SANDBOX_MARK
 from glidepath.values import replace
-from glidepath.workspace.toolset import _SANDBOXED
 
 from .shell_user import environment
 from .terminal import READ, Terminal
@@ -67,7 +67,7 @@ def test_a_tool_of_an_agent_below_is_not_taken_for_a_sandboxed_one_of_the_same_n
         """Run a command."""
         return command
 
-    setattr(shell.fn, _SANDBOXED, True)
+    setattr(shell.fn, SANDBOX_MARK, True)
     own = asked(command="ls").pending
     below = replace(own, path=(CallFrame(call_id="c", tool="clerk", agent="clerk", run_id="run_1"),))
     assert (is_sandboxed(own, [shell]), is_sandboxed(below, [shell])) == (True, False)

@@ -10,10 +10,11 @@ import pytest
 from tests.spoofs import IDS, SPOOFS, assert_shown
 
 from glidepath.apps.cli import ApprovalAsked, format_question
+from glidepath.guards.approvals import AlwaysAllowed, scope_of, simple_words
 from glidepath.messages import ToolCall
 from glidepath.outcome import PendingCall
 from glidepath.run import question_rows
-from glidepath.workspace import AlwaysAllowed, Workspace, scope_of, simple_words, workspace_tools
+from glidepath.workspace import Workspace, workspace_tools
 
 from .shell_user import environment
 from .terminal import READ, Terminal
@@ -181,7 +182,8 @@ def test_always_needs_a_second_answer_and_covers_what_was_shown(tmp_path):
         person.until("allow it?")
         person.type("a\n")
         told = person.until("always?")
-        assert "From now on, without asking: shell: git status and any words after it, with no flags but -s" in told
+        covered = "git status and any words after it, with -s and no other flags"
+        assert f"From now on, without asking: shell: {covered}" in told
         person.type("y\n")
         for command in commands[2:]:  # the second is covered
             assert command.partition(";")[0] in person.until("allow it?")

@@ -11,7 +11,7 @@ from glidepath.apps.cli.display_text import escape_invisible, fold_line, quote_v
 from glidepath.apps.cli.layers import gather
 from glidepath.apps.cli.settings import SETTINGS
 from glidepath.apps.cli.untrusted_config import effect_of, find_exceeding_keys
-from glidepath.values import FREE, HIGHER, INSIDE, LOWER, LOWER_NOT_ZERO, Setting
+from glidepath.values import FREE, HIGHER, INSIDE, LOWER, LOWER_NOT_ZERO, MORE, Setting
 from glidepath.values.setting import TRUST
 
 from .shell_user import HERE
@@ -24,6 +24,8 @@ ALLOWED = {
     "workspace": INSIDE,
     "sandbox": ("auto", "require"),
     "edits": ("ask",),
+    "approvals.deny": MORE,
+    "approvals.ask": MORE,
     "agents_md": FREE,
     "limits.max_iterations": LOWER,
     "limits.max_tokens": LOWER,

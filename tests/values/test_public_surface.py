@@ -24,6 +24,7 @@ SURFACE = [
     "Tool",
     "ToolContext",
     "ToolResult",
+    "Rules",
     "RunResult",
     "AgentState",
     "LoopOutcome",

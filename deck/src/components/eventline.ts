@@ -8,7 +8,7 @@ export type Family = "life" | "model" | "tool" | "budget" | "verdict" | "child" 
 const FAMILIES: Record<string, Family> = {
   RunStarted: "life", RunEnded: "life", RunPaused: "life", ConfigurationChanged: "life", TurnStarted: "life", TurnEnded: "life", SessionSaved: "life",
   StreamStarted: "model", StreamChunk: "model", AttemptDiscarded: "model", RetryScheduled: "model", ModelSwitched: "model", OutputTokensEscalated: "model", MessageAdded: "model", ContextShaped: "model",
-  ToolStarted: "tool", ToolEnded: "tool", ToolProgress: "tool", ApprovalRequested: "tool", ToolsChanged: "tool",
+  ToolStarted: "tool", ToolEnded: "tool", ToolProgress: "tool", ApprovalRequested: "tool", CallRuled: "tool", ToolsChanged: "tool",
   BudgetReserved: "budget", BudgetSettled: "budget",
   ConstraintViolated: "verdict", GuardTripped: "verdict", NoticeSent: "verdict", LandingStarted: "verdict", GateApplied: "verdict", GateConflictResolved: "verdict", HookFailed: "verdict", BreakerChanged: "verdict",
   ChildStarted: "child", ChildEnded: "child",
@@ -55,6 +55,7 @@ const LINES: Record<string, (event: RunEvent) => string> = {
   ToolEnded: (event) => `${text(event["tool_name"])} in ${duration(Number(event["seconds"]))}: ${said(event["result"])}`,
   ToolProgress: (event) => `${text(event["tool_name"])}: ${text(event["progress"])}`,
   ApprovalRequested: (event) => `${text(event["tool_name"])} ${text(event["arguments"])} ${text(event["reason"])}`,
+  CallRuled: (event) => `${text(event["tool_name"])}: ${word(text(event["verdict"]))}. ${text(event["rule"])}`,
   BudgetReserved: (event) => `${plural(Number(event["tokens"]), "token")} ${dollars(event["picodollars"])}`,
   BudgetSettled: (event) => `${count(Number(inner(event["usage"], "input") ?? 0))} in, ${count(Number(inner(event["usage"], "output") ?? 0))} out ${dollars(event["picodollars"])}, ${count(Number(event["refunded"] ?? 0))} refunded`,
   ConstraintViolated: (event) => `${text(event["constraint"])} at ${word(text(event["checkpoint"]))}: ${word(text(event["action"]))}${event["skipped"] ? " (skipped)" : ""}. ${text(event["reason"])}`,

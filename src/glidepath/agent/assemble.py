@@ -77,7 +77,7 @@ def assemble(
         plain_policy=type(policy).normalize_tool_calls is ProtocolPolicy.normalize_tool_calls,
         output=output,
         **_judging_parts(config),
-        lineup=HookTable(config.plugins, inherited),
+        lineup=HookTable(_list_plugins(config), inherited),
     )
     _check_fits(plan)
     return add_fallback_route(plan, config)
@@ -103,7 +103,8 @@ def _tool_parts(config: LoopConfig, behind: tuple[Tool, ...]) -> dict[str, Any]:
         "hands": frozenset(tool.name for tool in hands),
         "specs": tuple(tool.spec for tool in config.tools),
         "terminal_tools": terminal_tools(config),
-        "approvals": any(tool.requires_approval or tool.asks_back for tool in tools),
+        "reviewer": _find_reviewer(config),
+        "may_ask": any(tool.requires_approval or tool.asks_back for tool in tools),
         "deps_needed": _collect_deps_types(config, tools),
     }
 
@@ -141,6 +142,23 @@ def _judging_parts(config: LoopConfig) -> dict[str, Any]:
         "make_stop_guards": guards.make_stop_guards,
         "known_stop_guards": guards.make_stop_guards_at_start,
     }
+
+
+def _find_reviewer(config: LoopConfig) -> Any:
+    if config.approvals is None:
+        return None
+    from glidepath.agent.approvals import make_reviewer
+
+    return make_reviewer(config)
+
+
+def _list_plugins(config: LoopConfig) -> tuple[Plugin, ...]:
+    """The plugins, and the rules for approvals behind them, which see the arguments that the others leave."""
+    if config.approvals is None:
+        return config.plugins
+    from glidepath.agent.approvals import make_rules_plugin
+
+    return (*config.plugins, *make_rules_plugin(config))
 
 
 def hands_of(tools: tuple[Tool, ...]) -> tuple[Tool, ...]:

@@ -137,6 +137,14 @@ class LoopConfig(DeclaredSettings, frozen=True, kw_only=True):
         adds_up=True,
         in_python="plugins, or names of installed ones, in calling order",
     )
+    approvals: Any = setting(
+        "object?",
+        "rules about which calls run without asking, which ask a person, and which never run",
+        default=None,
+        python_only="the section [approvals]",
+        see="[approval rules](approval-rules.md)",
+        wider="Rules | None",
+    )
     store: Any = setting(
         "text?",
         (

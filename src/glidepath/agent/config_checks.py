@@ -228,6 +228,11 @@ def _check_objects(config: LoopConfig) -> None:
         if not isinstance(value, kind) and not (value is None and kind is ProtocolPolicy):
             article = "an" if kind is ExecutionMode else "a"
             raise ConfigurationError(f"{field} must be {article} {kind.__name__}, not {value!r:.100}")
+    if config.approvals is not None:
+        from glidepath.guards.approvals import Rules
+
+        if not isinstance(config.approvals, Rules):
+            raise ConfigurationError(f"approvals must be Rules(allow=[...], ...), not {short_repr(config.approvals)}")
     for field, method in (("token_estimator", "estimate"), ("max_output_tokens_recovery", "next_cap")):
         value = getattr(config, field)
         if value is not None and (isinstance(value, type) or not callable(getattr(value, method, None))):

@@ -9,6 +9,7 @@ from glidepath.agent.config import ExecutionMode
 from glidepath.agent.limits import Limits
 from glidepath.events import Event
 from glidepath.guards import GuardrailsConfig, MaxTokensRecovery
+from glidepath.guards.approvals import Rules
 from glidepath.spi import (
     CallGuard,
     ContextStrategy,
@@ -41,6 +42,7 @@ class _Rest(TypedDict, total=False):
     guards: Iterable[CallGuard | StopGuard | str]
     replace_defaults: bool
     plugins: Iterable[Plugin | str]
+    approvals: Rules | None
     store: SessionStore | None
     event_sink: Callable[[Event], Any] | None
     default_execution_mode: ExecutionMode

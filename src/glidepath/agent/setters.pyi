@@ -9,6 +9,7 @@ from glidepath.agent.config import ExecutionMode
 from glidepath.agent.limits import Limits
 from glidepath.events import Event
 from glidepath.guards import GuardrailsConfig, MaxTokensRecovery
+from glidepath.guards.approvals import Rules
 from glidepath.spi import (
     CallGuard,
     ContextStrategy,
@@ -57,6 +58,8 @@ class Setters:
         """Drop the built-in constraints; needs constraints."""
     def plugins(self, value: Iterable[Plugin | str]) -> Self:
         """Plugins, or names of installed ones, in calling order. They add up."""
+    def approvals(self, value: Rules | None) -> Self:
+        """Rules about which calls run without asking, which ask a person, and which never run."""
     def store(self, value: SessionStore | None) -> Self:
         """Where sessions are kept."""
     def event_sink(self, value: Callable[[Event], Any] | None) -> Self:

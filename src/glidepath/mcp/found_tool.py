@@ -51,7 +51,7 @@ def make_tools(supply: McpToolSource, listing: Listing) -> tuple[dict[str, Found
 def require_approval(tool: Tool, reason: str) -> Tool:
     """The same tool, with every call approved by a person."""
     other = object.__new__(Tool)
-    other.__dict__.update(tool.__dict__, requires_approval=True, approval_reason=reason)
+    other.__dict__.update(tool.__dict__, requires_approval=True, approval_is_firm=True, approval_reason=reason)
     return other
 
 

@@ -68,7 +68,10 @@ class Plan(Value, frozen=True, kw_only=True):
     """Tools that only programs may call."""
     specs: tuple[ToolSpec, ...]
     terminal_tools: frozenset[str]
-    approvals: bool
+    may_ask: bool
+    """Some tool asks a person."""
+    reviewer: Any
+    """Who is asked, before a person, about a call that needs approval and that no rule covers; None is nobody."""
     fixed_tokens: int
     landing_fixed_tokens: int
     caps: Caps

@@ -101,7 +101,9 @@ class OverflowContext(_Context[DepsT], Generic[DepsT], frozen=True, kw_only=True
 
 
 class Allow(Value, frozen=True):
-    """Let the call run."""
+    """Let the call run. With a `rule`, that answers what the tool's own `requires_approval` asks, and nothing else."""
+
+    rule: str = ""
 
 
 class Replace(Value, frozen=True):
@@ -111,9 +113,10 @@ class Replace(Value, frozen=True):
 
 
 class Block(Value, frozen=True):
-    """Do not run the call; the model is told why."""
+    """Do not run the call; the model is told why, and the result names the `rule`, if there is one."""
 
     reason: str
+    rule: str = ""
 
 
 class Ask(Value, frozen=True):
@@ -121,6 +124,7 @@ class Ask(Value, frozen=True):
 
     reason: str = ""
     origins: tuple[str, ...] = ()
+    rule: str = ""
 
 
 class AfterDecision(Value, frozen=True, kw_only=True):

@@ -85,6 +85,8 @@ class Tool:
     """The type that `run(deps=...)` must have, from its `ToolContext[...]`; None means any."""
     origins: tuple[str, ...] = ()
     """The origins of its results: its name if it is `untrusted`, else nothing."""
+    approval_is_firm: bool = False
+    """No rule and no reviewer answers for the person: the tool is not what it was."""
     asks_back: bool = False
     """It may raise `NeedsInput`: a person is asked in the middle of its call."""
     makes_calls: bool = False

@@ -22,6 +22,7 @@ __all__ = [
     "BreakerChanged",
     "BudgetReserved",
     "BudgetSettled",
+    "CallRuled",
     "ChildEnded",
     "ChildStarted",
     "ConfigurationChanged",
@@ -181,6 +182,15 @@ class ApprovalRequested(Event, frozen=True, gc=False, tag=True):
     """The JSON Schema of the answer, where the call asks for one."""
     origins: tuple[str, ...] = ()
     """The untrusted sources that a plugin asks about."""
+
+
+class CallRuled(Event, frozen=True, gc=False, tag=True):
+    """A rule, or a reviewer, has said whether a call runs: allow, ask, deny or refuse."""
+
+    call_id: str
+    tool_name: str
+    verdict: str
+    rule: str
 
 
 class ConstraintViolated(Event, frozen=True, gc=False, tag=True):

@@ -450,6 +450,8 @@ class ToolResultMessage(Value, frozen=True, gc=False, tag_field="role", tag="too
     """The untrusted sources its text comes from: the tool, and what the children of the call have read."""
     raised_at: str | None = None
     """Where the tool raised an error, as module and line: `app.tools:42`. None when it did not, or nobody knows."""
+    rule: str | None = None
+    """The rule that has decided whether the call runs, such as `allow rule shell(npm test *)`; None: there was none."""
     role: ClassVar[Literal["tool_result"]] = "tool_result"
 
     @property

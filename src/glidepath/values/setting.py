@@ -27,6 +27,8 @@ LOWER_NOT_ZERO = "lower, not zero"
 """As `LOWER`, where 0 would switch the guard off."""
 HIGHER = "higher"
 """A found file may set it to the default or more."""
+MORE = "more"
+"""A list that forbids: a found file may add to it."""
 INSIDE = "inside"
 """A path: a found file may name one inside its own folder."""
 
@@ -85,6 +87,8 @@ class Setting(NamedTuple):
         rule = self.found
         if isinstance(rule, tuple):
             return all(word in rule for word in (value if isinstance(value, tuple) else (value,)))
+        if rule == MORE:
+            return isinstance(value, tuple | list) and set(now or ()) <= set(value)  # type: ignore[call-overload]
         if rule == FREE or value == now:
             return rule != TRUST
         if value is None or rule == TRUST:

@@ -16,11 +16,6 @@ __all__ = ["Bubblewrap", "ShellLimits", "Workspace", "runs_in_sandbox", "workspa
 
 # What other packages use, imported when it is first asked for.
 if TYPE_CHECKING:
-    from glidepath.workspace.always import (
-        AlwaysAllowed as AlwaysAllowed,
-        scope_of as scope_of,
-        simple_words as simple_words,
-    )
     from glidepath.workspace.sandbox import try_sandbox as try_sandbox
     from glidepath.workspace.seccomp import MACHINES as MACHINES, filter_program as filter_program
     from glidepath.workspace.secret_files import SecretFiles as SecretFiles
@@ -30,7 +25,6 @@ if TYPE_CHECKING:
 if not TYPE_CHECKING:
     __getattr__ = lazy_attributes(  # noqa: S604 - a module of this name
         __name__,
-        always=("AlwaysAllowed", "scope_of", "simple_words"),
         sandbox=("try_sandbox",),
         seccomp=("MACHINES", "filter_program"),
         secret_files=("SecretFiles",),

@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal
 
 from glidepath._wire import Meta, replace
 from glidepath.tools import Sandbox, SandboxError, Tool, ToolContext, find_closest, tool
+from glidepath.tools.workspace_marks import ROOT_MARK, SANDBOX_MARK
 from glidepath.values import ConfigurationError
 from glidepath.workspace import file_tools
 from glidepath.workspace.root import Workspace
@@ -27,7 +28,6 @@ TOOL_NAMES = ("read", "list", "grep", "write", "edit", "shell")
 _GREP_SECONDS = 30.0
 _SHELL_SECONDS = 120.0
 _MOST_SHELL_SECONDS = 600.0
-_SANDBOXED = "_glidepath_sandboxed"  # on the function of a shell tool: shown to the person who approves
 
 SandboxChoice = Literal["auto", "require", "off"]
 
@@ -56,7 +56,7 @@ def workspace_tools(
             made.append(_grep(workspace))
         elif name in _FILE_TOOLS:
             function, options = _FILE_TOOLS[name]
-            found = tool(partial(function, workspace), name=name, **options)
+            found = tool(_bind_workspace(function, workspace), name=name, **options)
             made.append(found.asking_back() if name == "read" else found)
         else:
             meant = find_closest(str(name), TOOL_NAMES)
@@ -67,17 +67,14 @@ def workspace_tools(
 
 def runs_in_sandbox(tool: Tool) -> bool:
     """True for a shell whose commands run in a sandbox; any other tool runs as you."""
-    return getattr(tool.fn, _SANDBOXED, False) is True
+    return getattr(tool.fn, SANDBOX_MARK, False) is True
 
 
-def runs_commands(tool: Tool) -> bool:
-    """True for a shell of a workspace."""
-    return hasattr(tool.fn, _SANDBOXED)
-
-
-def touches_one_file(tool: Tool) -> bool:
-    """True for the `read`, `write` and `edit` of a workspace."""
-    return tool.name in ("read", "write", "edit") and tool.__module__ == file_tools.__name__
+def _bind_workspace(function: Callable[..., str], workspace: Workspace) -> Callable[..., str]:
+    """The function for this workspace, marked with where its paths begin."""
+    bound = partial(function, workspace)
+    bound.__dict__[ROOT_MARK] = workspace.root
+    return bound
 
 
 def _grep(workspace: Workspace) -> Tool:
@@ -98,6 +95,7 @@ def _grep(workspace: Workspace) -> Tool:
             await run({"root": str(workspace.root), "secrets": list(workspace.secrets.patterns), **values}, context)
         )
 
+    grep.__dict__[ROOT_MARK] = workspace.root
     return tool(grep, timeout=_GREP_SECONDS, **_LOOKS)
 
 
@@ -133,7 +131,7 @@ def _shell(
         limit = min(max(_SHELL_SECONDS if seconds is None else seconds, 0.1), _MOST_SHELL_SECONDS)
         return await run_command(workspace, sandbox, command, limit, home=place, limits=limits)
 
-    shell.__dict__[_SANDBOXED] = sandbox is not None
+    shell.__dict__[SANDBOX_MARK] = sandbox is not None
     reason = f"{NO_SANDBOX} ({missing})" if sandbox is None else SANDBOXED
     if isinstance(sandbox, Sandbox):
         reason = sandbox.told()

@@ -7,7 +7,7 @@ import re
 import shlex
 import sys
 from ast import literal_eval
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -20,6 +20,7 @@ from glidepath.apps.cli.layers import Known, LoadedSettings
 from glidepath.apps.cli.settings import SETTINGS
 from glidepath.apps.cli.stores import NO_STORE, add_redaction, make_store, store_path
 from glidepath.guards import GuardrailsConfig
+from glidepath.guards.approvals import Rules
 from glidepath.tools import Tool, find_closest, tool
 from glidepath.values import ConfigurationError, Texts, describe_error, install_line
 from glidepath.workspace import Workspace
@@ -131,9 +132,19 @@ def config_fields(settings: LoadedSettings) -> dict[str, Any]:
         fields["texts"] = Texts(**fields["texts"])
     if groups["Limits"]:
         fields["limits"] = Limits(**groups["Limits"])
+    rules = make_rules({key: known.value for key, known in settings.known.items()})
+    if rules is not None:
+        fields["approvals"] = rules
     if groups["GuardrailsConfig"]:
         fields["guardrails"] = GuardrailsConfig(**groups["GuardrailsConfig"])
     return fields
+
+
+def make_rules(values: Mapping[str, Any]) -> Rules | None:
+    """The section [approvals] of these settings; None when nothing is in it."""
+    named = {name: values.get(f"approvals.{name}") for name in Rules.__struct_fields__}
+    given = {name: value for name, value in named.items() if value}
+    return Rules(**given) if given else None
 
 
 # --- by name ------------------------------------------------------------------------------------------------------

@@ -14,9 +14,9 @@ from glidepath.apps.cli.file_changes import Changes, color_rows
 from glidepath.apps.cli.layers import LoadedSettings
 from glidepath.apps.cli.screens import Screen
 from glidepath.apps.cli.signals import Caught
+from glidepath.guards.approvals import AlwaysAllowed
 from glidepath.run import Decision, approve, deny
 from glidepath.values import PendingCall, RunResult
-from glidepath.workspace import AlwaysAllowed
 
 NOBODY = "a form needs an answer, and there is nobody to give one"
 

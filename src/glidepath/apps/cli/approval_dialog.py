@@ -10,9 +10,9 @@ from typing import Any, Protocol
 from glidepath._wire import Value
 from glidepath.apps.cli.display_text import escape_invisible, size_of
 from glidepath.apps.cli.file_changes import ASKED, Change, NoChange, format_difference
+from glidepath.guards.approvals import AlwaysAllowed, scope_of
 from glidepath.run import USUAL_REASON, Decision, approve, deny, question_rows
 from glidepath.values import PendingCall
-from glidepath.workspace import AlwaysAllowed, scope_of
 
 ALLOW = "allow it? y or a (always) and Enter; [n]o, [e]dit, [r]efuse and say why: "
 ALWAYS = "always? y and Enter; anything else goes back: "

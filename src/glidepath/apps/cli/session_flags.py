@@ -326,3 +326,15 @@ def print_entries(entries: Sequence[Entry], world: CliContext, nothing: str, *, 
         world.write("".join(f"{line}\n" for line in [f"{head}WHAT", *rows]))
     else:
         world.note(nothing)
+
+
+def choose_store(options: argparse.Namespace, world: CliContext, what: str) -> str:
+    """The store that was named, by its place or by --store, else that of the settings."""
+    from glidepath.apps.cli.layers import gather
+    from glidepath.apps.cli.stores import assume_store
+
+    if options.place is None:
+        return assume_store(gather(options, world, only=("store",)), what)
+    if options.store is not None:
+        raise ConfigurationError(f"which store: {options.place!r:.80}, or --store {options.store!r:.80}? Name one")
+    return str(options.place)

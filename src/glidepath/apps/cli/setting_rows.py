@@ -494,6 +494,7 @@ PYTHON_ONLY: dict[str, str] = {
     "LoopConfig.tool_sources": "Python objects; MCP servers go in [mcp.servers.NAME]",
     "LoopConfig.limits": "the section [limits]",
     "LoopConfig.guardrails": "the section [guardrails]",
+    "LoopConfig.approvals": "the section [approvals]",
     "LoopConfig.event_sink": "a Python callable",
     "LoopConfig.graceful_turn_limit_message_provider": "a Python callable",
     "LoopConfig.graceful_turn_limit_grace_provider": "a Python callable",

@@ -12,7 +12,7 @@ from __future__ import annotations
 from typing import Any
 
 from glidepath.apps.cli.setting_rows import ROWS
-from glidepath.values import FREE, INSIDE, Setting
+from glidepath.values import FREE, INSIDE, MORE, Setting
 
 
 def _declare(key: str, kind: str, help: str, flag: str = "", seed: str = "", **more: Any) -> Setting:  # noqa: A002
@@ -99,6 +99,28 @@ _TOOLS = (
         default=True,
         found=FREE,
     ),
+    _declare(
+        "approvals.allow",
+        "names",
+        "calls that run without asking, such as shell(npm test *) or write(src/**)",
+    ),
+    _declare(
+        "approvals.deny",
+        "names",
+        "calls that never run, such as shell(rm *) or write(.github/**)",
+        found=MORE,
+    ),
+    _declare(
+        "approvals.ask",
+        "names",
+        "calls that a person is asked about even where their tool does not ask",
+        found=MORE,
+    ),
+    _declare(
+        "approvals.reviewer",
+        "text?",
+        "a model that may allow calls that need approval, that no rule covers and that are not consequential",
+    ),
     _declare("yes", "bool", "give the embedded model more tools than it can handle", "--yes", in_file=False),
 )
 _STORE = (
@@ -144,7 +166,7 @@ SETTINGS: tuple[Setting, ...] = (
     *_DISPLAY,
 )
 
-SECTIONS = ("limits", "guardrails", "telemetry")
+SECTIONS = ("limits", "guardrails", "approvals", "telemetry")
 BY_KEY: dict[str, Setting] = {setting.key: setting for setting in SETTINGS}
 BY_SEED: dict[str, Setting] = {
     setting.seed: setting for setting in SETTINGS if setting.seed and setting.seed != setting.key

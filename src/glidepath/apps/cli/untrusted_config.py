@@ -20,6 +20,8 @@ _WISHES = {
     "workspace": "the tools work here: outside this folder, or in a part of it that tools must not write",
     "shell_home": "shell commands get this folder as HOME",
     "secret_files": "only these files are asked about before they are read, and no others",
+    "approvals.allow": "these calls run without asking you",
+    "approvals.reviewer": "this model, and not you, is asked about calls that need approval",
     "allow_protected": "the tools may write these protected files",
     "texts": "the model is told this instead of the runtime's own words",
     "sandbox": "shell commands run without a sandbox",

@@ -18,6 +18,7 @@ from glidepath._version import VERSION
 from glidepath.agent import Agent
 from glidepath.apps.server.inline_image import inline_image
 from glidepath.apps.server.result_json import ending_of
+from glidepath.guards.approvals import AlwaysAllowed, scope_of
 from glidepath.run import CancelToken, Decision, approve, deny, escape_invisible, question_rows
 from glidepath.sessions import Session, check_session_id, find_sessions
 from glidepath.spi import SessionQuery
@@ -40,7 +41,6 @@ from glidepath.values import (
     ToolStarted,
     UserMessage,
 )
-from glidepath.workspace import AlwaysAllowed, scope_of
 
 _FAILED = -32000
 

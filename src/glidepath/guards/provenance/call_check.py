@@ -9,7 +9,7 @@ from typing import Any
 
 from glidepath._wire import Value
 from glidepath.guards.provenance.action_words import verb_kinds
-from glidepath.guards.provenance.call_rules import Rules
+from glidepath.guards.provenance.call_rules import CallRules
 from glidepath.guards.provenance.known_text import KnownEntry, KnownText, keys_in, list_leaves
 from glidepath.guards.provenance.user_text import UserText, role_of
 from glidepath.guards.provenance.words import (
@@ -57,7 +57,7 @@ class _Leaf(Value, frozen=True):
 
 
 def find_suspicions(
-    name: str, tool: object, arguments: Mapping[str, Any], known: KnownText, rules: Rules
+    name: str, tool: object, arguments: Mapping[str, Any], known: KnownText, rules: CallRules
 ) -> list[Suspicion]:
     """What about this call is not accounted for; nothing when all of it is."""
     judged = _values_to_check(name, tool, arguments, rules)
@@ -84,7 +84,7 @@ def find_suspicions(
     return found
 
 
-def _values_to_check(name: str, tool: object, arguments: Mapping[str, Any], rules: Rules) -> list[_Leaf]:
+def _values_to_check(name: str, tool: object, arguments: Mapping[str, Any], rules: CallRules) -> list[_Leaf]:
     """The values that have to come from somewhere: no flags, moments, amounts, or words of the tool's own schema."""
     schema = getattr(tool, "parameters", None)
     schema = schema if isinstance(schema, Mapping) else {}

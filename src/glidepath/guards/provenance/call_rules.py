@@ -1,4 +1,4 @@
-"""Rules by tool and argument: where a value must come from."""
+"""CallRules by tool and argument: where a value must come from."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Rule(Value, frozen=True):
     arguments: tuple[tuple[str, tuple[str, ...]], ...] = ()
 
 
-class Rules:
+class CallRules:
     """The rules of a policy, checked; the first that fits a tool holds for it."""
 
     def __init__(self, given: RulesGiven | None) -> None:

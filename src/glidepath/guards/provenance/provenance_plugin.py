@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Literal
 
 from glidepath.guards.provenance.call_check import Suspicion, find_suspicions
-from glidepath.guards.provenance.call_rules import Rules, RulesGiven
+from glidepath.guards.provenance.call_rules import CallRules, RulesGiven
 from glidepath.guards.provenance.known_text import KnownText, keys_in, list_leaves
 from glidepath.spi import Ask, BeforeDecision, Block, Plugin, ToolCallContext
 from glidepath.values import ConfigurationError, Message, short_repr
@@ -39,7 +39,7 @@ class Provenance(Plugin):
         if policy not in ("ask", "block"):
             raise ConfigurationError(f"policy={short_repr(policy)} is not a policy; use 'ask' or 'block'")
         self.policy = policy
-        self._rules = Rules(rules)
+        self._rules = CallRules(rules)
         self._words = _check_words(words)
         self._looks: dict[str, bool] = {}
         self._known = KnownText(self._words, self._looks)

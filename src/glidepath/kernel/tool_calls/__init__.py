@@ -80,7 +80,7 @@ async def execute(run: Run, calls: tuple[ToolCall, ...]) -> bool:
     jobs = prepare(run, calls)
     if plan.hands:
         keep_to_programs(run, jobs)
-    if run.hooks.before_tool_call or plan.approvals or run.meter.is_short_of_calls(len(jobs)):
+    if run.hooks.before_tool_call or plan.may_ask or run.meter.is_short_of_calls(len(jobs)):
         await clear(run, jobs)
     if (running := run_jobs(run, jobs)) is not None:
         await running

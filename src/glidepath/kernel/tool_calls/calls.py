@@ -38,6 +38,7 @@ from glidepath.values import (
 if TYPE_CHECKING:
     from glidepath.run import Decision, Run
 
+_VERDICTS = {Allow: "allow", Ask: "ask", Block: "deny"}
 MOST_ARGUMENTS = 10_000  # names in the arguments that a hook replaces a call's with
 
 
@@ -78,8 +79,10 @@ async def clear(run: Run, jobs: list[Job]) -> None:
                 later = judge_call(run, job)
                 if later is not None:
                     await later
-            if job.result is None and job.tool.requires_approval and job.waits_for is None:  # type: ignore[union-attr]
-                job.waits_for = job.tool.approval_reason or "this tool needs a person's approval"  # type: ignore[union-attr]
+            if job.result is None and job.waits_for is None and job.tool.requires_approval:  # type: ignore[union-attr]
+                from glidepath.kernel.tool_calls.reviewing import ask_approval  # only where a tool asks
+
+                await ask_approval(run, job, jobs)
     cap_calls(run, jobs)
 
 
@@ -253,6 +256,7 @@ def judge_call(run: Run, job: Job) -> Awaitable[None] | None:
 async def _await_before_hooks(run: Run, job: Job, asked: Awaitable[Any]) -> None:
     replaced = await asked
     if replaced is not None and job.result is None:
+        job.rule, job.allowed = None, False  # it was about other arguments
         bind(run, job, dict(replaced))
         if job.result is None:
             await _ask_all(run, job, approved=False)
@@ -296,6 +300,10 @@ async def _ask_before_hooks(
         except HookFault as fault:
             _block_for(run, job, said.name, fault)
             return None
+        if not isinstance(decision, Replace) and decision.rule:
+            from glidepath.kernel.tool_calls.reviewing import record_ruling
+
+            record_ruling(run, job, _VERDICTS[type(decision)], decision.rule)
         if isinstance(decision, Block):
             job.refuse(ResultKind.BLOCKED, run.plan.config.texts.fill("blocked", reason=clean(decision.reason)))
             return None
@@ -352,6 +360,8 @@ def _as_decision(said: Opinion) -> Allow | Replace | Block | Ask:
         raise HookFault(f"Replace takes the arguments as a mapping, not {short_repr(decision.arguments)}")
     if isinstance(decision, Replace):
         return Replace(_read(decision.arguments))
+    if not isinstance(decision.rule, str):
+        raise HookFault(f"{type(decision).__name__} takes its rule as a str, not {short_repr(decision.rule)}")
     if isinstance(decision, Block | Ask) and not isinstance(decision.reason, str):
         raise HookFault(f"{type(decision).__name__} takes its reason as a str, not {short_repr(decision.reason)}")
     if isinstance(decision, Ask):

@@ -99,6 +99,10 @@ class Job(Record, eq=False):
     """It failed, and that is the tool's own fault."""
     waits_for: str | None = None
     """Why a person must decide first."""
+    rule: str | None = None
+    """The rule that has decided about it."""
+    allowed: bool = False
+    """A rule answers what its tool's own `requires_approval` asks."""
     suspects: tuple[str, ...] = ()
     """The untrusted sources that a plugin asks about."""
     asks: Any = None
@@ -270,7 +274,16 @@ class Job(Record, eq=False):
         call, kind, origins = self.call, self.kind, self.origins(run)
         details, narration = result.details, result.narration
         return ToolResultMessage(
-            call.id, call.name, result.content, result.is_error, kind, details, narration, origins, self.raised_at
+            call.id,
+            call.name,
+            result.content,
+            result.is_error,
+            kind,
+            details,
+            narration,
+            origins,
+            self.raised_at,
+            self.rule,
         )
 
     def origins(self, run: Run) -> tuple[str, ...]:
@@ -301,6 +314,8 @@ class Job(Record, eq=False):
             origins,
             self.raised_at,
         )
+        if self.rule is not None:
+            message = replace(message, rule=self.rule)
         if self.error is not None:
             error, self.error = self.error, None
             if not isinstance(error, ToolError) or isinstance(error, ChildError):  # else it has words for the model

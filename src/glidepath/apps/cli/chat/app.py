@@ -35,6 +35,7 @@ from glidepath.apps.cli.status import (
     strip_control_characters,
 )
 from glidepath.apps.cli.user_shell import describe_command_output, run_user_command, tail_output
+from glidepath.guards.approvals import AlwaysAllowed
 from glidepath.run import Decision
 from glidepath.values import (
     AttemptDiscarded,
@@ -48,7 +49,6 @@ from glidepath.values import (
     ToolStarted,
     pluralize,
 )
-from glidepath.workspace import AlwaysAllowed
 
 _TICK = 0.25
 _LANDING = 3.0

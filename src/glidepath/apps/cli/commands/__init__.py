@@ -28,6 +28,7 @@ COMMANDS: dict[str, str] = {
     "models": "list model providers, fetch the embedded model",
     "sim": "run your configuration against misbehaving models and tools",
     "eval": "try an agent on a dataset: pass rate, cost, and what a smaller budget would buy",
+    "approvals": "ask what a set of approval rules would have decided about stored runs",
     "whatif": "ask what other limits, prices or guards would have done to stored runs",
     "config": "show, check and describe the configuration",
     "trust": "trust this folder's configuration, list or revoke trust",

@@ -281,8 +281,8 @@ async def _continue_until_end(
     from glidepath._wire import replace
     from glidepath.apps.cli.approval import decide
     from glidepath.apps.cli.stores import wallet_of
+    from glidepath.guards.approvals import AlwaysAllowed
     from glidepath.values import LoopOutcome
-    from glidepath.workspace import AlwaysAllowed
 
     since: tuple[Any, ...] = ()
     always = AlwaysAllowed()

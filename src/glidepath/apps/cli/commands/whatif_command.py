@@ -59,7 +59,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def execute(options: argparse.Namespace, world: CliContext) -> int:
     """Fold the runs, and print what would have been."""
     from glidepath.apps.cli.display_text import escape_invisible
-    from glidepath.apps.cli.session_flags import query_of
+    from glidepath.apps.cli.session_flags import choose_store, query_of
     from glidepath.apps.cli.stores import make_store, on_store
     from glidepath.testing.simulator.whatif import flown_runs, what_if
     from glidepath.values import ConfigurationError
@@ -70,7 +70,7 @@ def execute(options: argparse.Namespace, world: CliContext) -> int:
         raise ConfigurationError("--svg needs --plot LIMIT: the limit to plot")
     if not (options.limits or options.prices or options.guards or plot):
         raise ConfigurationError("tell it what to try: --limits max_tokens=20000, --prices, --guards or --plot LIMIT")
-    store = make_store(_place(options, world), world)
+    store = make_store(choose_store(options, world, "whatif"), world)
     runs, unreadable = on_store(store, lambda kept: flown_runs(kept, query_of(options)))
     for problem in unreadable:
         world.note(f"left out: {problem}")
@@ -90,18 +90,6 @@ def execute(options: argparse.Namespace, world: CliContext) -> int:
 
 
 # --- reading ------------------------------------------------------------------------------------------------------
-
-
-def _place(options: argparse.Namespace, world: CliContext) -> str:
-    from glidepath.apps.cli.layers import gather
-    from glidepath.apps.cli.stores import assume_store
-    from glidepath.values import ConfigurationError
-
-    if options.place is None:
-        return assume_store(gather(options, world, only=("store",)), "whatif")
-    if options.store is not None:
-        raise ConfigurationError(f"which store: {options.place!r:.80}, or --store {options.store!r:.80}? Name one")
-    return str(options.place)
 
 
 def _split_pairs(flag: str, given: Sequence[str]) -> list[tuple[str, str]]:
