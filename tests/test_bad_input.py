@@ -135,6 +135,7 @@ NAMED = (
     ("fallback_models", [7, "x", [object()]]),
     ("durability", [7, "maybe", None]),
     ("output_type", [int, "int"]),
+    ("approvals", [{"allow": ["read"]}, "read", ["read"], 7]),
     ("agent_name", [*TEXTS, ""]),
     ("connect_timeout", SECONDS),
     ("first_chunk_timeout", SECONDS),

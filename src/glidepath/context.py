@@ -9,6 +9,7 @@ if TYPE_CHECKING:
         CharEstimator,
         Checkpoint,
         CheckpointRequest,
+        ClearResults,
         Compact,
         NoShaping,
         SlidingWindow,
@@ -20,14 +21,17 @@ if TYPE_CHECKING:
         repair,
         strategy,
     )
+    from glidepath.workspace import SpillResults
 
 __all__ = [
     "CharEstimator",
     "Checkpoint",
     "CheckpointRequest",
+    "ClearResults",
     "Compact",
     "NoShaping",
     "SlidingWindow",
+    "SpillResults",
     "Summarize",
     "drop_unsendable",
     "guard_estimate",
@@ -45,6 +49,7 @@ if not TYPE_CHECKING:
                 "CharEstimator",
                 "Checkpoint",
                 "CheckpointRequest",
+                "ClearResults",
                 "Compact",
                 "NoShaping",
                 "SlidingWindow",
@@ -55,6 +60,7 @@ if not TYPE_CHECKING:
                 "message_size",
                 "repair",
                 "strategy",
-            )
+            ),
+            "glidepath.workspace": ("SpillResults",),
         },
     )

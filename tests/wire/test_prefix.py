@@ -5,7 +5,7 @@ from functools import cache
 import pytest
 
 from glidepath import Agent, Limits, LoopOutcome, tool
-from glidepath.events import GateApplied, GuardTripped, StreamStarted
+from glidepath.events import ContextShaped, GateApplied, GuardTripped, StreamStarted
 from glidepath.messages import AssistantMessage, ReasoningBlock, TextBlock, ToolCall, ToolResultMessage, UserMessage
 from glidepath.models import ModelRequest, ToolSpec
 
@@ -47,6 +47,29 @@ def test_a_compaction_breaks_the_prefix_once_and_nothing_else_does(dialect):
     assert len(flight.shaped()) == 1
     assert all(kept.pop(place) < 0.95 for place in flight.shaped())
     assert min(kept.values()) >= 0.95
+
+
+@every
+@pytest.mark.parametrize("strategy", ["compact", "clear"])
+def test_each_break_is_reported_with_what_is_left_of_the_prefix(dialect, strategy):
+    flight = run(lambda: fly(dialect, window=5_500, context_strategy=strategy))
+    kept = dict(enumerate(flight.kept(), 1))
+    broken = {place: kept.pop(place) for place in flight.shaped()}
+    shaped = [event for event in flight.events if type(event) is ContextShaped]
+    assert min(kept.values()) >= 0.95, "nothing else breaks it"
+    assert len(shaped) == len(broken) > 0
+    for event, share in zip(shaped, broken.values(), strict=True):
+        assert event.kept_tokens > 0
+        assert event.resent_tokens > 0
+        whole = event.before_tokens - event.after_tokens + event.kept_tokens + event.resent_tokens
+        before = event.kept_tokens / whole
+        assert abs(before - share) < 0.1, "the event says what the bodies show"
+
+
+def test_the_price_of_a_break_is_that_of_the_cache_that_is_lost():
+    flight = run(lambda: fly(Anthropic(), window=5_500, prices={"claude-sonnet-4-5": ("3", "15", "0.3", "3.75")}))
+    (event,) = [event for event in flight.events if type(event) is ContextShaped]
+    assert event.picodollars == event.resent_tokens * 3_450_000
 
 
 @every

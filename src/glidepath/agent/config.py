@@ -305,7 +305,7 @@ class LoopConfig(DeclaredSettings, frozen=True, kw_only=True):
     )
     context_strategy: str | ContextStrategy = setting(
         "text",
-        "how a long transcript is made to fit: compact, sliding_window, summarize or none",
+        "how a long transcript is made to fit: compact, clear, sliding_window, summarize or none",
         default="compact",
         flag="--context-strategy",
         seed="context_strategy",
@@ -313,7 +313,7 @@ class LoopConfig(DeclaredSettings, frozen=True, kw_only=True):
         see="[context](context.md)",
         checked=False,
         in_python=(
-            "how a long transcript is made to fit: compact, sliding_window, summarize, none, or a ContextStrategy"
+            "how a long transcript is made to fit: compact, clear, sliding_window, summarize, none, a ContextStrategy"
         ),
     )
     prices: Mapping[str, Any] | None = setting(

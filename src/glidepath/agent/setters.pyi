@@ -123,7 +123,7 @@ class Setters:
     def context_window(self, value: int | str | None) -> Self:
         """Tokens the model can read; 0 is off."""
     def context_strategy(self, value: str | ContextStrategy) -> Self:
-        """How a long transcript is made to fit: compact, sliding_window, summarize, none, or a ContextStrategy."""
+        """How a long transcript is made to fit: compact, clear, sliding_window, summarize, none, a ContextStrategy."""
     def prices(self, value: Mapping[str, Any] | None) -> Self:
         """{model name: (input, output)} in dollars per million tokens."""
     def unpriced(self, value: str | None) -> Self:

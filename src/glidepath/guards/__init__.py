@@ -13,7 +13,12 @@ __all__ = ["GracefulTurnLimit", "GuardrailsConfig", "MaxTokensRecovery", "TokenS
 if TYPE_CHECKING:
     from glidepath.guards.constraints import LIMIT_KINDS as LIMIT_KINDS
     from glidepath.guards.guard_set import GuardSet as GuardSet
-    from glidepath.guards.repetition import RepetitionGuard as RepetitionGuard, call_signature as call_signature
+    from glidepath.guards.repetition import (
+        RepetitionGuard as RepetitionGuard,
+        call_signature as call_signature,
+        pair_signature as pair_signature,
+        result_signature as result_signature,
+    )
     from glidepath.guards.stops import STOP_GUARDS as STOP_GUARDS
     from glidepath.guards.truncation import join_parts as join_parts
     from glidepath.guards.turn_notice import DEFAULT_NOTICE as DEFAULT_NOTICE, LANDING_NOTICE as LANDING_NOTICE
@@ -26,5 +31,5 @@ if not TYPE_CHECKING:
         stops=("STOP_GUARDS",),
         guard_set=("GuardSet",),
         constraints=("LIMIT_KINDS",),
-        repetition=("call_signature", "RepetitionGuard"),
+        repetition=("call_signature", "pair_signature", "result_signature", "RepetitionGuard"),
     )

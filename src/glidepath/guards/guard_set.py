@@ -18,7 +18,7 @@ _CALL_GUARDS: dict[str, Any] = {
     "max_error_streak": ErrorStreakGuard,
     "read_only_loop_threshold": ReadOnlyGuard,
 }
-_BUILT_IN = _STOPS | {guard.name for guard in _CALL_GUARDS.values()} | {"programs"}
+_BUILT_IN = _STOPS | {guard.name for guard in _CALL_GUARDS.values()} | {"programs", "replanning"}
 
 
 class GuardSet:

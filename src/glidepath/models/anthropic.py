@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from glidepath import _wire
 from glidepath._wire import replace
 from glidepath.models.anthropic_client import AnthropicPort
-from glidepath.models.checks import check_name
+from glidepath.models.checks import check_compaction, check_name
 from glidepath.models.citations import anthropic_citation
 from glidepath.models.content import (
     higher_report,
@@ -72,6 +72,8 @@ _BOUND = re.compile(
 _DROPS = {"block_binding": {"prefix_mismatch_behavior": "drop_block"}}
 _BINDING = "thinking-binding-controls-2026-08-01"
 """The beta that has the setting."""
+_COMPACTION = "compact-2026-01-12"
+LEAST_COMPACTION = 50_000  # tokens: the endpoint refuses less
 _FIXED = re.compile(r"claude-(fable|mythos|opus-4-([7-9]|\d\d)(?!\d)|(sonnet|opus|haiku)-[5-9])")
 """Models that refuse a temperature."""
 _BUDGETS = {"minimal": 1_024, "low": 2_048, "medium": 8_192, "high": 16_384, "xhigh": 32_000, "max": 32_000}
@@ -94,7 +96,8 @@ class AnthropicModel(VendorModel):
     The key is `api_key`, else what the SDK finds (ANTHROPIC_API_KEY, ANTHROPIC_AUTH_TOKEN, a profile). `cache` marks
     the prompt for Anthropic's cache, which makes every later turn of a run cheaper: "5m" or "1h" is how long it is kept
     unused, False marks nothing. `cache_breakpoints` (1 to 4) is how many places are marked: the end of the system
-    prompt, then the newest turns. `host` is `bedrock` or `vertex` for
+    prompt, then the newest turns. From `compaction=` tokens of input on, Anthropic itself replaces the beginning of the
+    conversation by a summary. `host` is `bedrock` or `vertex` for
     Claude in those clouds. `client` is your own `AsyncAnthropic`, for one event loop, closed by you.
     """
 
@@ -113,8 +116,10 @@ class AnthropicModel(VendorModel):
         cache_breakpoints: int = 3,
         client: ClaudeClient | None = None,
         host: str | None = None,
+        compaction: int | None = None,
     ) -> None:
         self.name = check_name(name)
+        self.compaction = check_compaction(compaction, LEAST_COMPACTION)
         self._port = AnthropicPort(name, api_key=api_key, base_url=base_url, headers=headers, client=client, host=host)
         self.host = self._port.host.name
         self.provider = self._port.host.prices
@@ -182,6 +187,9 @@ class AnthropicModel(VendorModel):
             body["output_config"] = {**body.get("output_config", {}), "format": held}
         if request.user is not None and self.usage_is_billed:  # another host may not know the field
             body["metadata"] = {"user_id": request.user}
+        if self.compaction is not None:
+            trigger = {"type": "input_tokens", "value": self.compaction}
+            body["context_management"] = {"edits": [{"type": "compact_20260112", "trigger": trigger}]}
         return merge_extras(body, request.extras)
 
     @property
@@ -244,11 +252,14 @@ def _make_adaptive_thinking(name: str, effort: str | None) -> dict[str, Any]:
 
 def _make_beta_header(client: ClaudeClient, body: Mapping[str, Any]) -> dict[str, str] | None:
     """The header that a setting of the body needs, besides those the client has."""
-    thinking = body.get("thinking")
-    if not isinstance(thinking, Mapping) or "block_binding" not in thinking:
+    thinking, edits = body.get("thinking"), body.get("context_management")
+    needed = [_BINDING] if isinstance(thinking, Mapping) and "block_binding" in thinking else []
+    if isinstance(edits, Mapping) and "compact_20260112" in str(edits.get("edits")):
+        needed.append(_COMPACTION)
+    if not needed:
         return None
     own = [str(value) for name, value in client.default_headers.items() if name.lower() == "anthropic-beta"]
-    return {"anthropic-beta": ",".join([*own, _BINDING])}
+    return {"anthropic-beta": ",".join([*own, *needed])}
 
 
 def _parse_cache_option(cache: object) -> tuple[dict[str, str] | None, str | None]:
@@ -403,6 +414,11 @@ class _Reader(Reader):
         elif kind == "signature_delta":
             block = self._blocks[index]
             block["signature"] = block.get("signature", "") + delta["signature"]
+        elif kind == "compaction_delta":
+            block = self._blocks[index]
+            block["content"] = (block.get("content") or "") + (delta.get("content") or "")
+            if delta.get("encrypted_content") is not None:
+                block["encrypted_content"] = delta["encrypted_content"]
         elif kind == "citations_delta":
             block = self._blocks[index]
             block["citations"] = [*(block.get("citations") or ()), delta["citation"]]

@@ -15,6 +15,15 @@ def check_name(name: object) -> str:
     return name
 
 
+def check_compaction(tokens: object, least: int) -> int | None:
+    """From how many tokens of input on the vendor compacts; raises `ConfigurationError`, None is never."""
+    if tokens is None:
+        return None
+    if type(tokens) is not int or tokens < least:
+        raise ConfigurationError(f"compaction={tokens!r:.80} must be a whole number of tokens of at least {least}")
+    return tokens
+
+
 def check_key(key: object, variable: str) -> None:
     """Reject a key that cannot be sent, without showing it."""
     if key is None:

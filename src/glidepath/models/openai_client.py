@@ -7,7 +7,14 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from urllib.parse import urlsplit
 
 from glidepath._sdk_privates import set_platform_header
-from glidepath.models.checks import check_headers, check_key, check_name, check_url, displayable_address
+from glidepath.models.checks import (
+    check_compaction,
+    check_headers,
+    check_key,
+    check_name,
+    check_url,
+    displayable_address,
+)
 from glidepath.models.clients import Clients, sdk_options
 from glidepath.models.content import make_unsupported_error
 from glidepath.models.faults import Faults
@@ -39,6 +46,8 @@ class OpenAIModel(VendorModel):
 
     usual: ClassVar[str]
     _sdk = "openai"
+    compacts: ClassVar[bool] = False
+    """Its endpoint can replace the beginning of a conversation itself."""
 
     def __init__(
         self,
@@ -52,8 +61,12 @@ class OpenAIModel(VendorModel):
         prompt_cache_retention: str | None = None,
         client: AsyncOpenAI | None = None,
         host: str | None = None,
+        compaction: int | None = None,
     ) -> None:
         self.name = check_name(name)
+        self.compaction = check_compaction(compaction, 1)
+        if compaction is not None and not self.compacts:
+            raise ConfigurationError("compaction: chat completions do not have it; use openai-responses:NAME")
         self._caching = _cache_fields(prompt_cache_key, prompt_cache_retention)
         check_url(base_url)
         check_headers(headers)

@@ -40,12 +40,14 @@ class OpenAIResponsesModel(OpenAIModel):
     Nothing is stored at OpenAI: reasoning comes back encrypted and is sent again with the history. The key is
     `api_key`, else what the SDK finds in OPENAI_API_KEY. `host` is `azure` for Azure OpenAI. `client` is an
     `AsyncOpenAI` of your own, for one event loop, closed by you. `prompt_cache_key` and `prompt_cache_retention` are
-    sent as they are, where they are set.
+    sent as they are, where they are set. From `compaction=` tokens of input on, OpenAI itself replaces the beginning of
+    the conversation by an item that only it can read.
     """
 
     vendor = VENDOR
     provider = "openai"
     usual = "openai-responses"
+    compacts = True
 
     def _reader(self, request: ModelRequest) -> _Reader:
         return _Reader(request, self._faults, self._unknown_reasons)
@@ -89,6 +91,8 @@ class OpenAIResponsesModel(OpenAIModel):
         if request.output_schema is not None:
             body["text"] = {"format": {"type": "json_schema", **make_output_format(request.output_schema)}}
         body.update(self._caching)
+        if self.compaction is not None:
+            body["context_management"] = [{"type": "compaction", "compact_threshold": self.compaction}]
         if self.usage_is_billed:  # another host may not know the fields
             body.update(user_fields(request, metadata=True))
         return merge_extras(body, request.extras)

@@ -13,7 +13,10 @@ def anthropic_usage(given: Mapping[str, Any]) -> Usage:
     """The usage of a message: the figures of all its events, the later ones over the earlier ones."""
     read, written = count(given, "cache_read_input_tokens"), count(given, "cache_creation_input_tokens")
     thoughts = count(given, "output_tokens_details", "thinking_tokens")
-    return Usage(count(given, "input_tokens") + read + written, count(given, "output_tokens"), read, written, thoughts)
+    usage = Usage(count(given, "input_tokens") + read + written, count(given, "output_tokens"), read, written, thoughts)
+    # What the vendor's own compaction of the context took is billed, and not part of the figures above.
+    passes = [one for one in given.get("iterations") or () if one.get("type") == "compaction"]
+    return sum([anthropic_usage({**one, "iterations": None}) for one in passes], usage)
 
 
 def anthropic_searches(given: Mapping[str, Any]) -> int:

@@ -287,12 +287,19 @@ class GateConflictResolved(Event, frozen=True, gc=False, tag=True):
 
 
 class ContextShaped(Event, frozen=True, gc=False, tag=True):
-    """The model's view of the transcript was made smaller."""
+    """The model's view of the transcript was made smaller.
+
+    `kept_tokens` begin the request as before, so that a provider's cache has them;
+    `resent_tokens` do not. `picodollars` is what the next request costs more because of that, where it is known.
+    """
 
     strategy: str
     before_tokens: int
     after_tokens: int
     dropped: int
+    kept_tokens: int = 0
+    resent_tokens: int = 0
+    picodollars: int | None = None
 
 
 class OutputTokensEscalated(Event, frozen=True, gc=False, tag=True):

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from glidepath.workspace.seccomp import MACHINES as MACHINES, filter_program as filter_program
     from glidepath.workspace.secret_files import SecretFiles as SecretFiles
     from glidepath.workspace.shell import run_command as run_command
+    from glidepath.workspace.spill import SpillResults as SpillResults
     from glidepath.workspace.toolset import TOOL_NAMES as TOOL_NAMES
 
 if not TYPE_CHECKING:
@@ -29,5 +30,6 @@ if not TYPE_CHECKING:
         seccomp=("MACHINES", "filter_program"),
         secret_files=("SecretFiles",),
         shell=("run_command",),
+        spill=("SpillResults",),
         toolset=("TOOL_NAMES",),
     )

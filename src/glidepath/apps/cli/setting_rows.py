@@ -380,7 +380,7 @@ ROWS = (
     ),
     Setting(
         kind="text",
-        help="how a long transcript is made to fit: compact, sliding_window, summarize or none",
+        help="how a long transcript is made to fit: compact, clear, sliding_window, summarize or none",
         flag="--context-strategy",
         seed="context_strategy",
         metavar="NAME",

@@ -21,6 +21,7 @@ from glidepath.values import (
     BreakerChanged,
     BudgetReserved,
     BudgetSettled,
+    ContextShaped,
     GuardTripped,
     LandingStarted,
     RunEnded,
@@ -118,6 +119,7 @@ class Instruments:
         self.landings = counter("glidepath.landings", "{landing}", "Runs that landed")
         self.overshoot = counter("glidepath.overshoot", "{token}", "Tokens above a limit: must stay 0")
         self.guards = counter("glidepath.guard.trips", "{trip}", "Guards that acted")
+        self.resent = counter("glidepath.context.resent", "{token}", "Tokens sent again for a smaller view")
         self.retries = counter("glidepath.retries", "{retry}", "Model calls tried again")
         gauge = meter.create_observable_gauge
         for name in ("used", "reserved", "limit"):
@@ -238,6 +240,10 @@ class Measures:
     def guard(self, event: GuardTripped) -> None:
         """A guard."""
         self._put(partial(self.on.guards.add, 1, {"guard": clean(event.guard), "action": clean(event.action)}))
+
+    def on_shaped(self, event: ContextShaped) -> None:
+        """A view was made smaller: what no cache has of it."""
+        self._put(partial(self.on.resent.add, event.resent_tokens, {"strategy": clean(event.strategy)}))
 
     def retry(self, model: str) -> None:
         """A retry."""

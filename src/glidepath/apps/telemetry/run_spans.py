@@ -473,9 +473,11 @@ class RunSpans:
         if self._measures is not None:
             self._measures.on_paused(event)
 
-    def on_shaped(self, _: ContextShaped) -> None:
+    def on_shaped(self, event: ContextShaped) -> None:
         """The next call sees less than the transcript."""
         self._compacted = True
+        if self._measures is not None:
+            self._measures.on_shaped(event)
 
     def _mark(self, name: str, attributes: Mapping[str, Any], event: Event) -> None:
         self._span.add_event(name, attributes, int(event.time * NANO))

@@ -8,12 +8,14 @@ from glidepath.kernel.context.orphans import drop_unsendable, repair
 from glidepath.kernel.context.strategies import Compact, NoShaping, SlidingWindow, strategy
 
 if TYPE_CHECKING:
+    from glidepath.kernel.context.clearing import ClearResults
     from glidepath.kernel.context.summarize import Checkpoint, CheckpointRequest, Summarize
 
 __all__ = [
     "CharEstimator",
     "Checkpoint",
     "CheckpointRequest",
+    "ClearResults",
     "Compact",
     "NoShaping",
     "SlidingWindow",
@@ -32,5 +34,8 @@ if TYPE_CHECKING:
 
 if not TYPE_CHECKING:
     __getattr__ = lazy_attributes(
-        __name__, trimming=("trim_text",), summarize=("SYSTEM_PROMPT", "Checkpoint", "CheckpointRequest", "Summarize")
+        __name__,
+        trimming=("trim_text",),
+        clearing=("ClearResults",),
+        summarize=("SYSTEM_PROMPT", "Checkpoint", "CheckpointRequest", "Summarize"),
     )

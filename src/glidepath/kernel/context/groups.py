@@ -98,7 +98,7 @@ def _group_around(messages: Sequence[Message], index: int) -> list[int]:
     return unit if index in unit and type(head) is AssistantMessage else []
 
 
-def _find_newest_group(messages: Sequence[Message]) -> int:
+def find_newest_group(messages: Sequence[Message]) -> int:
     """Where the newest group begins: the open batch with all that was said since, else the last message."""
     last = count = len(messages)
     said = 0
@@ -126,7 +126,7 @@ def select(
     """The pinned and the newest units within `budget`, of which `mark` is set aside if anything is left out."""
     count = len(messages)
     fixed = {i for index in pinned if 0 <= index < count for i in _group_around(messages, index)}
-    newest = cut = _find_newest_group(messages)
+    newest = cut = find_newest_group(messages)
     markers = {i + 1 for i in (-1, *fixed) if i + 1 < count and i + 1 not in fixed and is_marker(messages[i + 1])}
     spent = sum([sizes[i] for i in fixed])
     kept: list[int] = []

@@ -57,7 +57,7 @@ class Compact:
         return make_view(messages, sizes, budget, select(messages, sizes, budget, pinned, self._mark), self._mark)
 
 
-_KNOWN = ("none", "sliding_window", "compact", "summarize")
+_KNOWN = ("none", "sliding_window", "compact", "clear", "summarize")
 _log = logging.getLogger("glidepath")
 
 
@@ -87,18 +87,23 @@ def _check_shaped(shaped: object, messages: Sequence[Message], pinned: Sequence[
     return shaped
 
 
-def strategy(given: str | ContextStrategy, *, estimate: Estimate = char_estimate) -> ContextStrategy:
-    """The strategy a name stands for, or the one that was given; `ConfigurationError` for anything else."""
-    if given == "none":
-        return NoShaping()
-    if given == "sliding_window":
-        return SlidingWindow()
-    if given == "compact":
-        return Compact(estimate)
-    if given == "summarize":
+def _make_built_in(name: str, estimate: Estimate) -> ContextStrategy:
+    if name == "clear":
+        from glidepath.kernel.context.clearing import ClearResults
+
+        return ClearResults(estimate)
+    if name == "summarize":
         from glidepath.kernel.context.summarize import Summarize
 
         return Summarize(estimate)
+    plain: dict[str, ContextStrategy] = {"none": NoShaping(), "sliding_window": SlidingWindow()}
+    return plain.get(name) or Compact(estimate)
+
+
+def strategy(given: str | ContextStrategy, *, estimate: Estimate = char_estimate) -> ContextStrategy:
+    """The strategy a name stands for, or the one that was given; `ConfigurationError` for anything else."""
+    if isinstance(given, str) and given in _KNOWN:
+        return _make_built_in(given, estimate)
     if isinstance(given, NoShaping | SlidingWindow | Compact):
         return given
     named = isinstance(getattr(given, "name", None), str) and not isinstance(given, str | type)

@@ -25,7 +25,7 @@ from glidepath.run import (
     in_turn,
     wait_for_budget,
 )
-from glidepath.values import AgentState, ContextShaped, StopCause, name_limit
+from glidepath.values import AgentState, StopCause, name_limit
 
 if TYPE_CHECKING:
     from glidepath.run import Run
@@ -370,6 +370,10 @@ def find_needed_size(run: Run, window: int) -> int | None:
 def collect_view_source(run: Run) -> tuple[Sequence[Message], Sequence[int], Sequence[int]]:
     """What a view is made from: messages, their sizes, and which of them are pinned."""
     messages, sizes = run.transcript.list_shapeable()
+    if getattr(run.plan.model, "compaction", None) is not None:
+        from glidepath.kernel.model_call.vendor_compaction import leave_out_compacted
+
+        return leave_out_compacted(messages, sizes, run.transcript.pinned, run.plan)
     if run.transcript.checkpoint is None:
         return messages, sizes, run.transcript.pinned
     strategy: Any = run.plan.strategy
@@ -397,6 +401,7 @@ def shape_view(run: Run, budget: int, name: str = "compact") -> bool:
     # A view that is not smaller only breaks the provider's cache.
     if after >= before:
         return False
+    old = run.transcript.view
     view = drop_foreign_reasoning(shaped.messages, run.plan) if run.transcript.mixed else shaped.messages
     run.set_view(drop_excess_pictures(run, view) if run.transcript.picture_bytes else view, after)
     dropped = (
@@ -404,7 +409,9 @@ def shape_view(run: Run, budget: int, name: str = "compact") -> bool:
     )
     # Said where it happens: the provider charges the whole prompt at full price after this.
     broke_prefix(run, COMPACTED)
-    run.emit(ContextShaped, name if strategy.name == "summarize" else strategy.name, before, after, dropped)
+    from glidepath.kernel.model_call.prefix_cost import report_shaped
+
+    report_shaped(run, name if strategy.name == "summarize" else strategy.name, old, before, after, dropped)
     return True
 
 

@@ -153,6 +153,10 @@ def _switch(run: Run, plan: Plan, reason: str) -> None:
     run.emit(ModelSwitched, before.model_name, plan.model_name, reason, provider_of(plan.model))
     if before.vendor is None or before.vendor != plan.vendor:
         run.transcript.note_other_vendor()
+        if getattr(before.model, "compaction", None) is not None:
+            from glidepath.kernel.model_call.vendor_compaction import restore_compacted
+
+            restore_compacted(run)
         view = drop_foreign_reasoning(run.transcript.view, plan)
         if view is not run.transcript.view:
             run.set_view(view, sum([plan.size_of(message) for message in view]))

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from glidepath._wire import replace
 from glidepath.run import broke_prefix
 from glidepath.tools import picture_bytes
-from glidepath.values import ContextShaped, FileBlock, ImageBlock, Message, TextBlock
+from glidepath.values import FileBlock, ImageBlock, Message, TextBlock
 
 if TYPE_CHECKING:
     from glidepath.run import Run
@@ -35,7 +35,9 @@ def shed_pictures(run: Run, most: int) -> bool:
     was = run.transcript.view_tokens
     run.set_view(view, tokens)
     broke_prefix(run, "older pictures were left out")
-    run.emit(ContextShaped, "pictures", was, tokens, 0)
+    from glidepath.kernel.model_call.prefix_cost import report_shaped
+
+    report_shaped(run, "pictures", before, was, tokens, 0)
     return True
 
 

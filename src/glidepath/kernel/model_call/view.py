@@ -19,7 +19,7 @@ from glidepath.run import (
     to_read,
 )
 from glidepath.spi import OverflowContext, TransformContext
-from glidepath.values import AssistantMessage, ContextShaped, Message, ReasoningBlock, codec, describe_error
+from glidepath.values import AssistantMessage, Message, ReasoningBlock, codec, describe_error
 
 if TYPE_CHECKING:
     from glidepath.run import Plan, Run
@@ -119,9 +119,13 @@ async def recover_from_overflow(run: Run) -> bool:
             smaller, after = _check_view(run, said.answer)
             before = sum(map(run.plan.size_of, run.transcript.view))
             if after < before:
+                from glidepath.kernel.model_call.prefix_cost import report_shaped
+
+                old = run.transcript.view
                 run.set_view(list(smaller), after)
                 broke_prefix(run, COMPACTED)
-                run.emit(ContextShaped, said.name, before, after, max(0, len(run.transcript.messages) - len(smaller)))
+                dropped = max(0, len(run.transcript.messages) - len(smaller))
+                report_shaped(run, said.name, old, before, after, dropped)
                 return True
         except HookFault as fault:
             report(run, hook, said.name, fault, "skipped")

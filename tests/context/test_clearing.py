@@ -1,0 +1,156 @@
+"""Clearing old results, starting over after each compaction, and what a break of the prefix costs."""
+
+import pytest
+
+from glidepath import Agent, Limits, LoopOutcome, tool
+from glidepath.context import ClearResults
+from glidepath.events import ContextShaped, GuardTripped
+from glidepath.messages import AssistantMessage, ToolCall, ToolResultMessage, UserMessage
+from glidepath.testing import EventRecorder, ScriptedModel, call, say, virtual
+
+STEPS = 100
+
+
+def transcript(count, size=900):
+    messages = [UserMessage("the task")]
+    for number in range(count):
+        messages.append(AssistantMessage((ToolCall(f"c{number}", "look", {"n": number}),)))
+        messages.append(ToolResultMessage(f"c{number}", "look", f"{number} " + "x" * size))
+    return messages
+
+
+def shape(messages, budget):
+    return ClearResults().shape(messages, [len(str(one)) // 3 for one in messages], budget, [0])
+
+
+def test_results_are_cleared_the_oldest_first_before_a_group_is_dropped():
+    messages = transcript(12)
+    view = shape(messages, 3_000).messages
+    assert len(view) == len(messages), "every call is still there"
+    cleared = [number for number, one in enumerate(view) if "cleared to save room" in one.text]
+    assert cleared == list(range(2, cleared[-1] + 1, 2))
+    assert "x" in view[-1].text
+
+
+def test_what_was_cleared_once_keeps_its_words_so_that_the_prefix_stays():
+    first, then = shape(transcript(12), 3_000).messages, shape(transcript(16), 3_000).messages
+    cleared = [number for number, one in enumerate(first) if "cleared to save room" in one.text]
+    assert first[: cleared[-1] + 1] == then[: cleared[-1] + 1]
+
+
+def test_where_groups_go_the_marker_says_what_was_done_in_them():
+    shaped = shape(transcript(60), 1_800)
+    (marker,) = [one for one in shaped.messages if isinstance(one, UserMessage) and one.internal]
+    assert 'look {"n":47}' in marker.text
+    assert "11 that are not listed" in marker.text
+    assert shaped.tokens <= 1_800
+
+
+def test_what_the_calls_had_read_taints_the_marker():
+    messages = transcript(60)
+    messages[2] = ToolResultMessage("c0", "look", "evil " * 200, origins=("web",))
+    (marker,) = [one for one in shape(messages, 1_800).messages if isinstance(one, UserMessage) and one.internal]
+    assert marker.origins == ("web",)
+
+
+# --- the ledger: a step that is done is not done again --------------------------------------------------------------
+
+
+class Ledger:
+    """Does steps 1 to `STEPS`, one call each, as a model that knows only what is in its view; results are long."""
+
+    def __init__(self):
+        self.done = []
+
+        @tool(consequential=True)
+        async def book(step: int) -> str:
+            """Book one step."""
+            self.done.append(step)
+            return f"step {step} is booked. " + "Here are the terms of this booking. " * 70
+
+        self.tool = book
+
+    def model(self, request):
+        if not request.tools:  # a checkpoint: it says what is done
+            return say("Booked: " + "; ".join(f'book {{"step":{step}}}' for step in self.done))
+        replies = [one for one in request.messages if one.role == "assistant"]
+        seen = {block.arguments["step"] for one in replies for block in one.tool_calls}
+        told = " ".join(one.text for one in request.messages if one.role == "user")
+        left = [step for step in range(1, STEPS + 1) if step not in seen and f'"step":{step}}}' not in told]
+        return call("book", step=left[0]) if left else say("All is booked.")
+
+
+@pytest.mark.parametrize("strategy", ["clear", "summarize"])
+@virtual
+async def test_a_done_step_is_not_done_again_after_twenty_compactions(strategy):
+    ledger, recorder = Ledger(), EventRecorder()
+    agent = Agent(
+        model=ScriptedModel().forever(ledger.model),
+        tools=[ledger.tool],
+        limits=Limits(max_iterations=STEPS + 20),
+        context_strategy=strategy,
+        context_window=9_000 if strategy == "clear" else 4_200,
+        max_output_tokens=300,
+        event_sink=recorder,
+    )
+    result = await agent.run("Book steps 1 to 100.")
+    assert len(recorder.of(ContextShaped)) >= 20
+    assert result.outcome is LoopOutcome.DONE
+    assert ledger.done == list(range(1, STEPS + 1))
+
+
+# --- starting over -----------------------------------------------------------------------------------------------
+
+
+@virtual
+async def test_a_run_that_starts_over_after_each_compaction_is_told_and_then_lands():
+    @tool
+    async def plan(step: int) -> str:
+        """Do one step of the plan."""
+        return f"step {step}: " + "nothing new here. " * 40
+
+    marker, number = "", 0
+
+    def start_over(request):
+        """A model that begins its plan again whenever a part of its context is gone."""
+        nonlocal marker, number
+        now = next((one.text for one in request.messages if one.role == "user" and "left out" in one.text), "")
+        number = number + 1 if now == marker else 0
+        marker = now
+        return call("plan", step=number)
+
+    recorder = EventRecorder()
+    agent = Agent(
+        model=ScriptedModel().forever(lambda request: start_over(request) if request.tools else say("landed")),
+        tools=[plan],
+        limits=Limits(max_iterations=400),
+        context_window=4_600,
+        max_output_tokens=200,
+        event_sink=recorder,
+    )
+    result = await agent.run("Go.")
+    tripped = [event for event in recorder.of(GuardTripped) if event.guard == "replanning"]
+    assert [event.action for event in tripped] == ["nudge", "nudge", "land"]
+    assert result.cause.source == "replanning"
+    assert result.iterations < 150
+
+
+@virtual
+async def test_a_long_run_that_makes_progress_is_left_alone():
+    @tool
+    async def plan(step: int) -> str:
+        """Do one step of the plan."""
+        return f"step {step}: " + "something new here. " * 40
+
+    recorder = EventRecorder()
+    agent = Agent(
+        model=ScriptedModel([*[call("plan", step=number) for number in range(120)], say("done")]),
+        tools=[plan],
+        limits=Limits(max_iterations=200),
+        context_window=4_600,
+        max_output_tokens=200,
+        event_sink=recorder,
+    )
+    assert (await agent.run("Go.")).outcome is LoopOutcome.DONE
+    assert len(recorder.of(ContextShaped)) > 5
+    assert recorder.of(GuardTripped) == []
