@@ -273,7 +273,7 @@ def test_the_kernel_cannot_be_set_up_even_by_root(place, sh):
 
 def test_the_whole_system_is_refused_before_it_is_read(sandbox, monkeypatch):
     monkeypatch.setattr(
-        "glidepath.workspace.shell.survey_workspace", lambda workspace: pytest.fail("the disk was read")
+        "glidepath.workspace.shell.find_protected_entries", lambda workspace: pytest.fail("the disk was read")
     )
     with pytest.raises(ToolError, match="root of the file system"):
         asyncio.run(run_command(Workspace("/"), sandbox, "true", 5))

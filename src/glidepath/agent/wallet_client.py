@@ -111,7 +111,7 @@ class WalletClient:
             until = loop.time()
         while first or not has_room(self.meter, asked):
             first = False
-            grant = await self._ask(asked, least, around)
+            grant = await self._draw_once(asked, least, around)
             if grant.verdict == "granted":
                 break
             final = grant.verdict != "wait"
@@ -163,7 +163,7 @@ class WalletClient:
         root.tokens, root.money, root.disputed = run.meter.tokens, run.meter.money, run.meter.disputed
         self._heart = asyncio.get_running_loop().create_task(self._renew_hold(), name="glidepath-wallet")
 
-    async def _ask(self, asked: Amount, least: Amount, around: tuple[Meter, ...] | None = None) -> Grant:
+    async def _draw_once(self, asked: Amount, least: Amount, around: tuple[Meter, ...] | None = None) -> Grant:
         """One draw. Unneeded money is out of reach before the store hears that it is free."""
         root = self.meter
         hold: Any = self.hold
@@ -224,7 +224,7 @@ class WalletClient:
             await asyncio.sleep(every)
             if self._gate.acquire(blocking=False):  # else a draw does the same
                 try:
-                    await self._ask(Amount(), Amount())
+                    await self._draw_once(Amount(), Amount())
                 except Exception:  # noqa: S112 - the next draw will say what is wrong with the store
                     continue
                 finally:

@@ -69,9 +69,9 @@ class GroupCommit:
     def __init__(self, file: SqliteFile, busy: float) -> None:
         self.file = file
         self._busy = busy
-        self._begin_here()
+        self._reset_process_state()
 
-    def _begin_here(self) -> None:
+    def _reset_process_state(self) -> None:
         self._lock = threading.RLock()  # of the connection; its holder never waits for the file's lock
         self._inline: Connection | None = None
         self.opened: tuple[int, int] | None = None
@@ -87,7 +87,7 @@ class GroupCommit:
         """Neither a connection nor a thread survives a fork; the parent's are left alone, never closed here."""
         if self._forks != FORKS.count:
             self._abandoned = (self._inline, self._thread)
-            self._begin_here()
+            self._reset_process_state()
 
     def connection(self) -> Connection:
         """The connection that is used on event loops; it waits for nobody. Hold the lock."""

@@ -78,9 +78,9 @@ class SqliteStore(CanFork, SqliteCatalog, SqliteInbox, SqliteWallets):
         self._group = GroupCommit(self._file, busy)
         self._lease = lease
         self._clock = clock
-        self._begin_here()
+        self._reset_process_state()
 
-    def _begin_here(self) -> None:
+    def _reset_process_state(self) -> None:
         self._held: dict[int, _Held] = {}  # by the key of the session
         self._draws: set[str] = set()
         self._opened: tuple[int, int] | None = None  # which file the leases are on
@@ -91,7 +91,7 @@ class SqliteStore(CanFork, SqliteCatalog, SqliteInbox, SqliteWallets):
         """What the parent holds is not held here."""
         if self._forks != FORKS.count:
             self._group.check_fork()
-            self._begin_here()
+            self._reset_process_state()
 
     def _must_be_there(self) -> None:
         """Raise `StoreError` when the open file is no longer the one at this path: the journal would be lost."""
@@ -106,7 +106,7 @@ class SqliteStore(CanFork, SqliteCatalog, SqliteInbox, SqliteWallets):
         opened = self._opened or self._group.opened
         if opened is not None and opened != identify_file(self.path):
             self._group.close()
-            self._begin_here()
+            self._reset_process_state()
 
     def _open_or_require(self) -> None:
         """As `_must_be_there` while somebody holds something, else as `_open_anew`."""

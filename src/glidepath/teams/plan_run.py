@@ -254,7 +254,7 @@ class PlanRun:
             while blocked := table.blocked():
                 for task, to_blame in blocked:
                     reason = f"step {to_blame} did not deliver"
-                    self._close(table, StepOutcome(step_id=task.id, state=StepState.SKIPPED, reason=reason))
+                    self._close_step(table, StepOutcome(step_id=task.id, state=StepState.SKIPPED, reason=reason))
             # Clear before looking: a change between the look and the wait must wake us.
             self._changed.clear()
             for task in table.ready() if self.closing is None else ():
@@ -285,12 +285,12 @@ class PlanRun:
             if outcome is None:
                 table.move(step.id, StepState.PENDING)
             else:
-                self._close(table, outcome)
+                self._close_step(table, outcome)
         except asyncio.CancelledError:
-            self._close(table, step.outcome(StepState.CANCELLED, "did not stop in time"))
+            self._close_step(table, step.outcome(StepState.CANCELLED, "did not stop in time"))
         except BaseException as defect:
             if not table.states[step.id].terminal:
-                self._close(table, step.outcome(StepState.FAILED, f"internal: {describe_error(defect)}"))
+                self._close_step(table, step.outcome(StepState.FAILED, f"internal: {describe_error(defect)}"))
             if isinstance(defect, KeyboardInterrupt):
                 raise
         finally:
@@ -299,7 +299,7 @@ class PlanRun:
                 step.close()
             self._changed.set()
 
-    def _close(self, table: StepTable, outcome: StepOutcome) -> None:
+    def _close_step(self, table: StepTable, outcome: StepOutcome) -> None:
         table.close(outcome)
         if outcome.state is not StepState.WAITING:
             attempt = outcome.attempts or None
@@ -416,7 +416,7 @@ class PlanRun:
             return False
         step.stop(reason)
         if step_id not in self._tasks:  # nobody works on it
-            self._close(table, step.outcome(StepState.SKIPPED, f"stopped: {reason}"))
+            self._close_step(table, step.outcome(StepState.SKIPPED, f"stopped: {reason}"))
             self._changed.set()
         return True
 

@@ -240,7 +240,7 @@ class FileSurvey:
         return path[len(self.root.rstrip("/")) + 1 :].split("/")
 
 
-def survey_workspace(workspace: Workspace) -> FileSurvey:
+def find_protected_entries(workspace: Workspace) -> FileSurvey:
     """What is protected in a workspace right now."""
     return FileSurvey(workspace).scan()
 

@@ -24,7 +24,7 @@ from glidepath.run import close_pipes, run_uninterrupted
 from glidepath.tools import Boxed, Sandbox, ThreadWorker
 from glidepath.values import ToolError, check_int, pluralize
 from glidepath.workspace import _warden
-from glidepath.workspace.file_survey import MOST_ENTRIES, FileSurvey, compare, survey_workspace
+from glidepath.workspace.file_survey import MOST_ENTRIES, FileSurvey, compare, find_protected_entries
 from glidepath.workspace.plant_watch import PlantWatch
 from glidepath.workspace.root import Workspace
 from glidepath.workspace.sandbox import Bubblewrap, guard_fault, refuse_whole_system, search_path
@@ -80,7 +80,7 @@ async def run_command(
     if sandbox is not None:
         refuse_whole_system(workspace.root)  # before the survey, which would take minutes
     limits = ShellLimits() if limits is None else limits
-    before = None if sandbox is None else await _run_on_thread(lambda: survey_workspace(workspace))
+    before = None if sandbox is None else await _run_on_thread(lambda: find_protected_entries(workspace))
     boxed = None
     if isinstance(sandbox, Sandbox) and before is not None:
         boxed = _enter_sandbox(workspace, sandbox, command, before)

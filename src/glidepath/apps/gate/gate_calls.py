@@ -175,7 +175,7 @@ async def _reserve(call: GateCall, landing: Amount, worst: Amount, waiting: Wait
         await call.draw(worst + more)
     if call.agent.started:
         return _continue(call, more, worst, waiting)
-    return _start(call, landing, worst, waiting)
+    return _reserve_first_call(call, landing, worst, waiting)
 
 
 def _output_that_fits(call: GateCall, landing: Amount) -> int:
@@ -190,7 +190,9 @@ def _output_that_fits(call: GateCall, landing: Amount) -> int:
     return fits
 
 
-def _start(call: GateCall, landing: Amount, first: Amount, waiting: Waiting | None) -> Reservation | Refusal:
+def _reserve_first_call(
+    call: GateCall, landing: Amount, first: Amount, waiting: Waiting | None
+) -> Reservation | Refusal:
     """The first call of an agent, or its first since it was down: with its landing, or not at all."""
     meter = call.agent.meter
     got = meter.reserve_start(landing, first, queued=waiting is not None)

@@ -145,16 +145,16 @@ class OpenTelemetry(Plugin, DirectObserver):
         name, tracers, tracer, thread, measures, writer = self._parts
         self._parts = None
         self._claims = []
-        if measures is not None and not self._is_first(event, measures.on):
+        if measures is not None and not self._is_first_to_see(event, measures.on):
             measures = None
-        if tracer is not None and not self._is_first(event, tracers):
+        if tracer is not None and not self._is_first_to_see(event, tracers):
             tracer = None
         if tracer is None and measures is None:
             return None
         kind = TeamSpans if type(event) in TEAM_HANDLERS else RunSpans
         return kind(name, tracers, tracer, thread, measures, writer)
 
-    def _is_first(self, event: Event, target: object) -> bool:
+    def _is_first_to_see(self, event: Event, target: object) -> bool:
         """Whether nobody else has seen this very event for that provider."""
         key = (event.run_id, id(target))
         other = _CLAIMS.get(key)

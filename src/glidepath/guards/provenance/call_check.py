@@ -93,7 +93,7 @@ def _values_to_check(name: str, tool: object, arguments: Mapping[str, Any], rule
     reads = "fetch" in verb_kinds(name)
     for key, given in arguments.items():
         part = properties.get(key)
-        chosen, declared = _choices(schema, part), _fields(schema, part)
+        chosen, declared = _find_offered_words(schema, part), _fields(schema, part)
         keys = _find_undescribed_keys([one for one in keys_in([given]) if one not in declared], tool, schema)
         if part is None and (properties or find_addresses(key)):
             keys.append(key)
@@ -144,7 +144,7 @@ def _holds_text(given: object, value: str) -> bool:
     return False
 
 
-def _choices(schema: Mapping[str, Any], part: object, depth: int = 0) -> frozenset[str]:
+def _find_offered_words(schema: Mapping[str, Any], part: object, depth: int = 0) -> frozenset[str]:
     """The words that a parameter's schema itself offers, and its default."""
     if not isinstance(part, Mapping) or depth > 4:  # noqa: PLR2004 - deep enough for optional lists of choices
         return frozenset()
@@ -152,9 +152,9 @@ def _choices(schema: Mapping[str, Any], part: object, depth: int = 0) -> frozens
         str(part[key]) for key in ("const", "default") if key in part
     }
     if isinstance(ref := part.get("$ref"), str):
-        found |= _choices(schema, schema.get("$defs", {}).get(ref.rpartition("/")[2]), depth + 1)
+        found |= _find_offered_words(schema, schema.get("$defs", {}).get(ref.rpartition("/")[2]), depth + 1)
     for inner in (part.get("items"), *(part.get("anyOf") or ()), *(part.get("properties") or {}).values()):
-        found |= _choices(schema, inner, depth + 1)
+        found |= _find_offered_words(schema, inner, depth + 1)
     return frozenset(found)
 
 

@@ -116,7 +116,7 @@ async def finish_batch(run: Run) -> bool:
 def close_batch(run: Run) -> bool:
     """The last calls of a batch, which were programs, have their results: the guards see it, the votes are counted."""
     reply: Any = run.turn.reply
-    _learn(run, _step(run, reply.tool_calls))
+    _show_step_to_guards(run, _step(run, reply.tool_calls))
     return batch_ends_run(run)
 
 
@@ -201,7 +201,7 @@ def _keep_back(run: Run, name: str, verdict: GuardVerdict) -> None:
     run.turn.mark_error(True)
 
 
-def _learn(run: Run, step: Step) -> None:
+def _show_step_to_guards(run: Run, step: Step) -> None:
     """Show the guards the results of the batch."""
     turn = run.turn
     results = turn.results
@@ -383,7 +383,7 @@ def _conclude(run: Run, jobs: list[Job], step: Step, waiting: Mapping[str, Pendi
     True when the batch ends the run. `waiting`: what calls of an earlier process have waited for.
     """
     counts = _finish(run, jobs, waiting)
-    _learn(run, step)
+    _show_step_to_guards(run, step)
     if run.watch.interrupt is not None:
         raise run.make_interrupt()
     turn = run.turn
