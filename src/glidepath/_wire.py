@@ -85,6 +85,11 @@ class Record(msgspec.Struct):
     """A mutable record for what lives only while something happens: made quickly, never written."""
 
 
+def is_frozen(value: object) -> bool:
+    """True for one of our values that nobody can change."""
+    return isinstance(value, msgspec.Struct) and value.__struct_config__.frozen
+
+
 def dump_foreign_model(value: object) -> Any:
     """The plain data of another library's model, by duck typing; raises `TypeError` for anything else."""
     dump = getattr(type(value), "model_dump", None)

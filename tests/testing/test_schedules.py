@@ -3,7 +3,9 @@
 import asyncio
 
 import pytest
+from hypothesis import given, settings, strategies as st
 
+from glidepath.errors import ConfigurationError
 from glidepath.testing import ScheduleError, Schedules
 
 
@@ -175,3 +177,177 @@ def test_a_scenario_that_is_not_the_same_each_time_is_told_so():
 
     with pytest.raises(ScheduleError, match="not the same each time"):
         Schedules(scenario).check()
+
+
+# --- one of all orders that come to the same ------------------------------------------------------------------------
+
+
+class Cell:
+    """A number that tasks share."""
+
+    def __init__(self):
+        self.value = 0
+
+
+def random_tasks(programs):
+    """Each program is a list of steps: add to a cell, copy one cell to another, or keep to itself."""
+
+    async def scenario():
+        cells = [Cell(), Cell()]
+
+        async def run(name, steps):
+            seen = []
+            for kind in steps:
+                if kind == "own":
+                    seen.append(name)
+                elif kind == "copy":
+                    cells[1].value = cells[0].value
+                else:
+                    cells[kind].value = cells[kind].value * 2 + name
+                seen.append(cells[1].value if kind == "copy" else None)
+                await asyncio.sleep(0)
+            return tuple(seen)
+
+        tasks = [asyncio.ensure_future(run(name, steps)) for name, steps in enumerate(programs, 1)]
+        return tuple([await task for task in tasks]), tuple(cell.value for cell in cells)
+
+    return scenario
+
+
+steps_of_a_task = st.lists(st.sampled_from([0, 1, "copy", "own"]), max_size=2)
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.lists(steps_of_a_task, min_size=2, max_size=2) | st.lists(steps_of_a_task.map(lambda it: it[:1]), max_size=3))
+def test_the_reduction_misses_no_result(programs):
+    scenario = random_tasks(programs)
+    whole, reduced = Schedules(scenario), Schedules(scenario, shared=[Cell])
+    assert {schedule.result for schedule in reduced} == {schedule.result for schedule in whole}
+
+
+def test_tasks_that_share_nothing_need_no_second_schedule():
+    scenario = random_tasks([["own", "own"], ["own", "own"], ["own"]])
+    whole, reduced = Schedules(scenario, most=50).check(), Schedules(scenario, shared=[Cell]).check()
+    assert reduced.complete
+    assert reduced.schedules < 20 < whole.schedules
+
+
+def test_a_race_is_found_with_the_reduction_too_and_its_schedule_replays():
+    async def scenario():
+        cell = Cell()
+
+        async def deposit():
+            before = cell.value
+            await asyncio.sleep(0)
+            cell.value = before + 1
+
+        tasks = [asyncio.ensure_future(deposit()) for _ in range(2)]
+        for task in tasks:
+            await task
+        return cell.value
+
+    schedules = Schedules(scenario, shared=[Cell])
+    with pytest.raises(ScheduleError) as caught:
+        schedules.check(lambda money: money == 2)
+    assert schedules.replay(caught.value.choices) == 1
+
+
+def test_one_task_that_cancels_another_is_seen():
+    async def scenario():
+        async def work():
+            await asyncio.sleep(0)
+            return "done"
+
+        async def stop(task):
+            task.cancel()
+
+        task = asyncio.ensure_future(work())
+        other = asyncio.ensure_future(stop(task))
+        await other
+        try:
+            return await task
+        except asyncio.CancelledError:
+            return "cancelled"
+
+    seen = {schedule.result for schedule in Schedules(scenario, shared=[])}
+    assert seen == {schedule.result for schedule in Schedules(scenario)} == {"done", "cancelled"}
+
+
+def test_classes_are_as_they_were_afterwards():
+    before = dict(vars(Cell))
+    Schedules(random_tasks([[0], [0]]), shared=[Cell]).check()
+    assert dict(vars(Cell)) == before
+
+
+def test_a_class_that_cannot_be_watched_is_refused():
+    with pytest.raises(ConfigurationError, match=r"shared=dict: .*written in Python"):
+        Schedules(two(), shared=[dict]).check()
+
+
+def test_a_bound_and_the_reduction_exclude_each_other():
+    with pytest.raises(ConfigurationError, match="not both"):
+        Schedules(two(), shared=[Cell], detours=1)
+
+
+# --- death ----------------------------------------------------------------------------------------------------------
+
+
+def paying(*, noted_first):
+    """Pays once and notes it; the next process pays if there is no note."""
+    disk = []
+
+    async def life():
+        if noted_first:
+            disk.append("noted")
+            await asyncio.sleep(0)
+            disk.append("paid")
+        else:
+            disk.append("paid")
+            await asyncio.sleep(0)
+            disk.append("noted")
+        try:
+            await asyncio.sleep(0)
+        finally:
+            disk.append("cleaned up")
+
+    def scenario():
+        disk.clear()
+        return life()
+
+    async def recover():
+        if "noted" not in disk:
+            disk.append("paid")
+        return tuple(disk)
+
+    return Schedules(scenario), recover
+
+
+def test_a_death_between_an_effect_and_its_note_is_found_and_can_be_repeated():
+    schedules, recover = paying(noted_first=False)
+    with pytest.raises(ScheduleError, match=r"replay_crash\(\[\], 1, recover\)") as caught:
+        schedules.check_crashes(recover, lambda disk: disk.count("paid") < 2)
+    assert schedules.replay_crash(caught.value.choices, 1, recover) == ("paid", "paid")
+
+
+def test_a_death_is_tried_in_every_state_and_nothing_of_the_dead_runs_before_the_next_process():
+    schedules, recover = paying(noted_first=True)
+    found = set()
+    explored = schedules.check_crashes(recover, found.add)
+    assert explored.crashes == explored.states == 4  # the last one ends the loop
+    assert found == {("noted",), ("noted", "paid"), ("noted", "paid", "cleaned up")}
+
+
+def test_the_next_process_begins_when_every_lease_is_over():
+    async def scenario():
+        await asyncio.sleep(5)
+
+    async def recover():
+        return asyncio.get_running_loop().time()
+
+    assert Schedules(scenario).replay_crash((), 1, recover) == 3600
+
+
+def test_a_death_after_the_end_of_the_scenario_is_an_error_of_the_caller():
+    schedules, recover = paying(noted_first=True)
+    with pytest.raises(ScheduleError, match="ends after 4 callbacks, before 9"):
+        schedules.replay_crash((), 9, recover)

@@ -20,12 +20,13 @@ from glidepath.testing.turns import (
 )
 
 if TYPE_CHECKING:
+    from glidepath.testing.choosing_loop import ScheduleError
     from glidepath.testing.clock import VirtualClock, VirtualTimeError, virtual
     from glidepath.testing.disk import DiskOperation, PowerCut, SimulatedDisk
     from glidepath.testing.leftovers import Work, no_leftovers, work
     from glidepath.testing.plain_transcript import transcript_errors
     from glidepath.testing.recorder import EventRecorder
-    from glidepath.testing.schedules import Explored, Schedule, ScheduleError, Schedules
+    from glidepath.testing.schedules import Explored, Schedule, Schedules
     from glidepath.testing.upstream import ScriptedUpstream, UpstreamCall, UpstreamUsage
 
 __all__ = [
@@ -77,7 +78,8 @@ if not TYPE_CHECKING:  # type checkers see only public names
         leftovers=("live_work", "Work", "no_leftovers", "work"),
         plain_transcript=("transcript_errors",),
         recorder=("EventRecorder",),
-        schedules=("Explored", "Schedule", "ScheduleError", "Schedules"),
+        choosing_loop=("ScheduleError",),
+        schedules=("Explored", "Schedule", "Schedules"),
         upstream=("ScriptedUpstream", "UpstreamCall", "UpstreamUsage"),
     )
 

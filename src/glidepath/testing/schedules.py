@@ -1,45 +1,23 @@
-"""Every interleaving: a deterministic event loop that tries each order in which the ready callbacks can run."""
+"""Every interleaving: tries each order in which the ready callbacks of a small asyncio program can run."""
 
 from __future__ import annotations
 
 import asyncio
-import heapq
-import itertools
-import logging
-import random
-import sys
-import threading
 import traceback
-from asyncio import Handle, TimerHandle
-from collections.abc import AsyncGenerator, Callable, Coroutine, Generator, Iterator, Sequence
-from concurrent.futures import Executor
-from contextvars import Context
-from typing import Any, Generic, NoReturn, TypeVar, TypeVarTuple, Unpack
+from collections.abc import Callable, Coroutine, Iterator, Sequence
+from contextlib import ExitStack
+from typing import Any, Generic, TypeVar
 
 from glidepath._wire import Value
-from glidepath.run import run_handle, set_running
-from glidepath.testing.clock import describe_wait
+from glidepath.testing.choosing_loop import ChoosingLoop, Names, ScheduleError
+from glidepath.testing.schedule_driver import CrashHere, Driver, Follower, Pruned, Search
+from glidepath.testing.sharing import Sharing
+from glidepath.values import ConfigurationError
 
 T = TypeVar("T")
-Ts = TypeVarTuple("Ts")
+R = TypeVar("R")
 
-_log = logging.getLogger("asyncio")
-_EPOCH = 1_767_225_600.0  # 2026-01-01T00:00:00Z
-_NOT_THE_SAME = (
-    "the scenario is not the same each time; look for a thread, a real clock, or something kept from the last schedule"
-)
-_LONGEST = 1_000_000  # callbacks of one schedule: more is a program that never ends
-
-
-class ScheduleError(AssertionError):
-    """A schedule in which the scenario fails, or in which its loop has nothing left to wait for.
-
-    `choices` is what `Schedules.replay` takes to run it again; the message says it, too.
-    """
-
-    def __init__(self, message: str, choices: tuple[int, ...] = ()) -> None:
-        super().__init__(message)
-        self.choices = choices
+_DEAD_FOR = 3600.0  # virtual seconds between a crash and the next process: every lease is over
 
 
 class Schedule(Value, Generic[T], frozen=True, kw_only=True):
@@ -56,7 +34,14 @@ class Explored(Value, frozen=True, kw_only=True):
     deepest: int
     """The most choices that one schedule had."""
     complete: bool
-    """True when every schedule was tried."""
+    """True when every schedule was tried, but for those that differ from one that was tried only in the order of
+    callbacks that touch nothing in common."""
+    states: int = 0
+    """Different moments: which callbacks had run, in an order that matters."""
+    pruned: int = 0
+    """Schedules that were given up on the way, as equal to one that was tried."""
+    crashes: int = 0
+    """Moments at which the process was made to die."""
 
 
 class Schedules(Generic[T]):
@@ -68,314 +53,166 @@ class Schedules(Generic[T]):
     files or sockets, no clock but the loop's. `asyncio.to_thread` is a callback like any other here.
 
     `most` bounds how many schedules are tried, and `detours` how many choices of one schedule may differ from the
-    order in which callbacks became ready; None tries all. A schedule that raises, or that gets stuck, raises
-    `ScheduleError`, which says how to `replay` it.
+    order in which callbacks became ready; None tries all. `shared` are the classes of whatever the tasks that the
+    scenario starts have in common, apart from futures, tasks and the primitives of asyncio: then one schedule is tried
+    of all that differ only in the order of callbacks that touch nothing in common. A class that is missing there can
+    hide a race; without `shared` everything counts.
+
+    A schedule that raises, or that gets stuck, raises `ScheduleError`, which says how to `replay` it.
     """
 
     def __init__(
-        self, scenario: Callable[[], Coroutine[Any, Any, T]], *, most: int = 100_000, detours: int | None = None
+        self,
+        scenario: Callable[[], Coroutine[Any, Any, T]],
+        *,
+        most: int = 100_000,
+        detours: int | None = None,
+        shared: Sequence[type] | None = None,
     ) -> None:
+        if shared is not None and detours is not None:
+            raise ConfigurationError("give shared=... or detours=..., not both: a bound would make the reduction wrong")
         self._scenario = scenario
         self._most = most
         self._detours = detours
+        self._shared = shared
 
     def __iter__(self) -> Iterator[Schedule[T]]:
-        for schedule, _ in self._explore():
-            yield schedule
+        yield from self._explore(Search(self._detours, reduces=self._shared is not None))
 
     def check(self, holds: Callable[[T], object] | None = None) -> Explored:
         """Run all schedules. `holds` looks at what the scenario returned: it raises, or returns False, if that is bad.
 
         Returns how many there were; raises `ScheduleError` at the first that is bad.
         """
+        search = Search(self._detours, reduces=self._shared is not None)
         tried = deepest = 0
-        complete = True
-        for schedule, left in self._explore():
-            tried, deepest, complete = tried + 1, max(deepest, len(schedule.choices)), not left
-            if holds is None:
-                continue
-            try:
-                held = holds(schedule.result)
-            except Exception as error:
-                raise _make_schedule_error(schedule.choices, error) from error
-            if held is False:
-                raise _make_schedule_error(schedule.choices, f"it returned {schedule.result!r:.500}")
-        return Explored(schedules=tried, deepest=deepest, complete=complete)
+        for schedule in self._explore(search):
+            tried, deepest = tried + 1, max(deepest, len(schedule.choices))
+            search.take_new_states()
+            _require(holds, schedule.result, schedule.choices)
+        return Explored(
+            schedules=tried, deepest=deepest, complete=search.is_over, states=search.states, pruned=search.pruned
+        )
+
+    def check_crashes(
+        self, recover: Callable[[], Coroutine[Any, Any, R]], holds: Callable[[R], object] | None = None
+    ) -> Explored:
+        """Let the process die in every state of every schedule, and look at what the next process makes of it.
+
+        `recover` is called after each death, in place of what would have followed, and returns the coroutine that the
+        next process runs, an hour later, on another loop; `holds` looks at its result. Nothing of the dead process
+        runs before that: no `finally`, no timer. What the scenario shares with `recover`, a store for example, is
+        what outlives the process.
+        """
+        search = Search(self._detours, reduces=self._shared is not None, keeps=True)
+        tried = deepest = crashes = 0
+        for schedule in self._explore(search):
+            tried, deepest = tried + 1, max(deepest, len(schedule.choices))
+            for steps in search.take_new_states():
+                crashes += 1
+                self._crash(search.names, steps, recover, holds)
+        return Explored(
+            schedules=tried,
+            deepest=deepest,
+            complete=search.is_over,
+            states=search.states,
+            pruned=search.pruned,
+            crashes=crashes,
+        )
 
     def replay(self, choices: Sequence[int] = ()) -> T:
         """Run the scenario once with these choices; where they end, callbacks run in the order they became ready."""
-        return self._run(tuple(choices))[0]
+        return self._run(Follower(choices), Names())
 
-    def _explore(self) -> Generator[tuple[Schedule[T], bool]]:
-        """Each schedule, and whether others are left that are not tried."""
-        open_ends: list[tuple[int, ...]] = [()]
+    def replay_crash(self, choices: Sequence[int], steps: int, recover: Callable[[], Coroutine[Any, Any, R]]) -> R:
+        """Run the scenario with these choices until so many callbacks have run, then `recover`; returns its result."""
+        if steps < 1:
+            raise ConfigurationError(f"steps={steps} is not a number of callbacks; a process can die after the first")
+        return self._die_and_recover(Follower(choices, crash_after=steps), Names(), recover)
+
+    def _explore(self, search: Search) -> Iterator[Schedule[T]]:
+        """Each schedule that is not equal to one before it."""
         tried = 0
-        while open_ends and tried < self._most:
-            prefix = open_ends.pop()
-            result, taken, widths = self._run(prefix)
-            tried += 1
-            # The prefix was branched on when it was found; only what came after it is new.
-            spent = sum(1 for choice in prefix if choice)
-            if self._detours is None or spent < self._detours:
-                for place in range(len(prefix), len(taken)):
-                    open_ends.extend((*taken[:place], other) for other in range(1, widths[place]))
-            yield Schedule(choices=taken, result=result), bool(open_ends) and tried >= self._most
+        while tried < self._most and search.begin():
+            try:
+                result = self._run(search, search.names)
+            except Pruned:
+                search.pruned += 1
+            else:
+                tried += 1
+                yield Schedule(choices=search.choices(), result=result)
 
-    def _run(self, prefix: tuple[int, ...]) -> tuple[T, tuple[int, ...], list[int]]:
-        loop = _ChoosingLoop(prefix)  # type: ignore[abstract] # files and sockets have no place in a schedule
+    def _run(self, driver: Driver, names: Names) -> T:
+        with ExitStack() as stack:
+            loop = self._open_loop(driver, names, stack)
+            runner = stack.enter_context(asyncio.Runner(loop_factory=lambda: loop))
+            try:
+                result = runner.run(self._scenario())
+                driver.check_end()
+            except Pruned:
+                raise
+            except (Exception, asyncio.CancelledError) as error:
+                raise make_schedule_error(driver.choices(), error) from error
+            finally:
+                loop.driver = None  # what is left over is cancelled in one order
+        return result
+
+    def _open_loop(self, driver: Driver, names: Names, stack: ExitStack) -> ChoosingLoop:
+        sharing = None
+        if self._shared is not None and driver.needs_touches:
+            sharing = Sharing(self._shared)
+            stack.enter_context(sharing.install())
+        return ChoosingLoop(driver, names, sharing)  # type: ignore[abstract] # files and sockets have no place in a schedule
+
+    def _crash(
+        self,
+        names: Names,
+        steps: Sequence[int],
+        recover: Callable[[], Coroutine[Any, Any, R]],
+        holds: Callable[[R], object] | None,
+    ) -> None:
+        driver = Follower(numbers=steps)
+        how = f".replay_crash({{}}, {len(steps)}, recover)"
         try:
-            with asyncio.Runner(loop_factory=lambda: loop) as runner:
-                try:
-                    result = runner.run(self._scenario())
-                finally:
-                    loop.branching = False  # what is left over is cancelled in one order
-            if len(loop.taken) < len(prefix):
-                raise ScheduleError(f"only {len(loop.taken)} of {len(prefix)} choices were there: {_NOT_THE_SAME}")
+            result = self._die_and_recover(driver, names, recover)
         except (Exception, asyncio.CancelledError) as error:
-            raise _make_schedule_error(tuple(loop.taken), error) from error
-        return result, tuple(loop.taken), loop.widths
+            raise make_schedule_error(driver.choices(), error, how) from error
+        _require(holds, result, driver.choices(), how)
+
+    def _die_and_recover(self, driver: Follower, names: Names, recover: Callable[[], Coroutine[Any, Any, R]]) -> R:
+        with ExitStack() as stack:
+            loop = self._open_loop(driver, names, stack)
+            # The dead are buried last: what they would do in a `finally` must find nothing that is still looked at.
+            runner = stack.enter_context(asyncio.Runner(loop_factory=lambda: loop))
+            try:
+                runner.run(self._scenario())
+                driver.check_end()
+            except CrashHere:
+                pass
+            finally:
+                loop.driver = None
+            later = loop.time() + _DEAD_FOR
+            following = ChoosingLoop(None, Names(), now=later)  # type: ignore[abstract] # as above
+            with asyncio.Runner(loop_factory=lambda: following) as next_process:
+                return next_process.run(recover())
 
 
-def _make_schedule_error(choices: tuple[int, ...], why: object) -> ScheduleError:
+def _require(holds: Callable[[Any], object] | None, result: object, choices: tuple[int, ...], how: str = "") -> None:
+    if holds is None:
+        return
+    try:
+        held = holds(result)
+    except Exception as error:
+        raise make_schedule_error(choices, error, how) from error
+    if held is False:
+        raise make_schedule_error(choices, f"it returned {result!r:.500}", how)
+
+
+def make_schedule_error(choices: tuple[int, ...], why: object, how: str = "") -> ScheduleError:
+    """The error of a schedule that fails, with the line that runs it again."""
     kept = list(choices)
     while kept and not kept[-1]:  # the first one is what is taken anyway
         kept.pop()
     said = "".join(traceback.format_exception_only(why)).strip() if isinstance(why, BaseException) else str(why)
-    return ScheduleError(f"this schedule fails; run it again with Schedules(...).replay({kept}):\n{said}", tuple(kept))
-
-
-class _ChoosingLoop(asyncio.AbstractEventLoop):
-    """One schedule: virtual time, no selector, and a choice wherever more than one callback is ready."""
-
-    def __init__(self, prefix: tuple[int, ...]) -> None:
-        self.taken: list[int] = []
-        self.widths: list[int] = []
-        self.branching = True
-        self._prefix = prefix
-        self._now = 0.0
-        self._ready: list[Handle] = []
-        self._timers: list[tuple[float, int, TimerHandle]] = []
-        self._order = itertools.count()
-        self._names = itertools.count(1)
-        self._chance = random.Random(0)  # noqa: S311 - for tests
-        self._thread = threading.get_ident()
-        self._generators: set[AsyncGenerator[Any, Any]] = set()
-        self._closed = self._stopping = self._running = False
-        self._handler: Callable[[asyncio.AbstractEventLoop, dict[str, Any]], object] | None = None
-        self._factory: Any = None
-
-    # --- what this loop is about ------------------------------------------------------------------------------
-
-    def _step(self) -> None:
-        """Run one callback that is ready, or move the clock to the next timer."""
-        while self._timers and self._timers[0][2].cancelled():
-            heapq.heappop(self._timers)
-        ready = self._ready = [handle for handle in self._ready if not handle.cancelled()]
-        if not ready:
-            if not self._timers:
-                self._give_up()
-            self._now = max(self._now, self._timers[0][0])
-        while self._timers and self._timers[0][0] <= self._now:
-            timer = heapq.heappop(self._timers)[2]
-            if not timer.cancelled():
-                ready.append(timer)
-        chosen = ready.pop(self._choose(len(ready)))
-        run_handle(chosen)
-
-    def _choose(self, width: int) -> int:
-        if width < 2 or not self.branching:  # noqa: PLR2004 - nothing to choose from
-            return 0
-        place = len(self.taken)
-        choice = self._prefix[place] if place < len(self._prefix) else 0
-        if choice >= width:
-            raise ScheduleError(
-                f"choice {place} is {choice}, and only {width} callbacks are ready there: {_NOT_THE_SAME}"
-            )
-        self.taken.append(choice)
-        self.widths.append(width)
-        return choice
-
-    def _give_up(self) -> NoReturn:
-        waiting = [f"  {line}" for line in sorted(map(describe_wait, asyncio.all_tasks(self)))]
-        raise ScheduleError("\n".join(["stuck: nothing is ready and no timer is set; pending tasks:", *waiting]))
-
-    def run_forever(self) -> None:
-        """Step until `stop`."""
-        if self._closed or self._running:
-            raise RuntimeError("this event loop is closed" if self._closed else "this event loop is already running")
-        before = sys.get_asyncgen_hooks()
-        sys.set_asyncgen_hooks(firstiter=self._generators.add, finalizer=self._finalize)
-        set_running(self)
-        self._running = True
-        try:
-            for _ in range(_LONGEST):
-                if self._stopping:
-                    break
-                self._step()
-            else:
-                raise ScheduleError(f"this schedule has run {_LONGEST:,} callbacks and does not end")
-        finally:
-            self._stopping = self._running = False
-            set_running(None)
-            sys.set_asyncgen_hooks(*before)
-
-    def run_until_complete(self, future: Any) -> Any:
-        """Run until the future is done; returns its result."""
-        task = asyncio.ensure_future(future, loop=self)
-        task.add_done_callback(self._stop_after)
-        try:
-            self.run_forever()
-        finally:
-            task.remove_done_callback(self._stop_after)
-        return task.result()
-
-    def _stop_after(self, _: object) -> None:
-        self._stopping = True
-
-    def stop(self) -> None:
-        """Stop after this step."""
-        self._stopping = True
-
-    # --- callbacks, timers, tasks -----------------------------------------------------------------------------
-
-    def time(self) -> float:
-        """Virtual seconds."""
-        return self._now
-
-    def epoch(self) -> float:
-        """The virtual wall-clock time."""
-        return _EPOCH + self._now
-
-    def new_id(self) -> str:
-        """An id for a run, the same in every schedule."""
-        return f"{next(self._names):016x}"
-
-    def random(self) -> float:
-        """A number from 0 to 1, for jitter."""
-        return self._chance.random()
-
-    def call_soon(self, callback: Callable[[Unpack[Ts]], object], *args: *Ts, context: Context | None = None) -> Handle:
-        """Make a callback ready."""
-        if self._closed:
-            raise RuntimeError("this event loop is closed")
-        handle = Handle(callback, args, self, context)
-        self._ready.append(handle)
-        return handle
-
-    def call_soon_threadsafe(
-        self, callback: Callable[[Unpack[Ts]], object], *args: *Ts, context: Context | None = None
-    ) -> Handle:
-        """The same; another thread has no place in a schedule that can be repeated."""
-        if threading.get_ident() != self._thread:
-            raise RuntimeError("a scenario of Schedules cannot use threads: their order could not be repeated")
-        return self.call_soon(callback, *args, context=context)
-
-    def call_later(
-        self, delay: float, callback: Callable[[Unpack[Ts]], object], *args: *Ts, context: Context | None = None
-    ) -> TimerHandle:
-        """Make a callback ready after this many virtual seconds."""
-        return self.call_at(self._now + delay, callback, *args, context=context)
-
-    def call_at(
-        self, when: float, callback: Callable[[Unpack[Ts]], object], *args: *Ts, context: Context | None = None
-    ) -> TimerHandle:
-        """Make a callback ready at this virtual time."""
-        timer = TimerHandle(when, callback, args, self, context)
-        heapq.heappush(self._timers, (when, next(self._order), timer))
-        return timer
-
-    def _timer_handle_cancelled(self, handle: TimerHandle) -> None:
-        """A cancelled timer is dropped when it would be due."""
-
-    def create_future(self) -> asyncio.Future[Any]:
-        """A future of this loop."""
-        return asyncio.Future(loop=self)
-
-    def create_task(self, coro: Any, **options: Any) -> Any:
-        """A task on this loop."""
-        if self._factory is not None:
-            return self._factory(self, coro, **options)
-        return asyncio.Task(coro, loop=self, **options)
-
-    def set_task_factory(self, factory: Any) -> None:
-        """How tasks are made."""
-        self._factory = factory
-
-    def get_task_factory(self) -> Any:
-        """How tasks are made; None in the ordinary way."""
-        return self._factory
-
-    def run_in_executor(
-        self,
-        executor: Executor | None,  # noqa: ARG002 - as loops have it
-        func: Callable[[Unpack[Ts]], T],
-        *args: *Ts,
-    ) -> asyncio.Future[T]:
-        """Run it as one callback, when it is chosen: a thread's order could not be repeated."""
-        future: asyncio.Future[T] = self.create_future()
-
-        def work() -> None:
-            if future.cancelled():
-                return
-            try:
-                future.set_result(func(*args))
-            except Exception as error:
-                future.set_exception(error)
-
-        self.call_soon(work)
-        return future
-
-    # --- what else a loop has ---------------------------------------------------------------------------------
-
-    def is_running(self) -> bool:
-        """True while it runs."""
-        return self._running
-
-    def is_closed(self) -> bool:
-        """True after `close`."""
-        return self._closed
-
-    def close(self) -> None:
-        """Let go of everything."""
-        self._closed = True
-        self._ready.clear()
-        self._timers.clear()
-
-    def _finalize(self, generator: AsyncGenerator[Any, Any]) -> None:
-        self._generators.discard(generator)
-        if not self._closed:
-            self.create_task(generator.aclose())
-
-    async def shutdown_asyncgens(self) -> None:
-        """Close the generators that are still open."""
-        left, self._generators = [*self._generators], set()
-        await asyncio.gather(*[generator.aclose() for generator in left], return_exceptions=True)
-
-    async def shutdown_default_executor(self, timeout: float | None = None) -> None:  # noqa: ASYNC109 - as loops have it
-        """There is none."""
-
-    def get_debug(self) -> bool:
-        """Never."""
-        return False
-
-    def set_debug(self, enabled: bool) -> None:
-        """Tracing does not change a schedule."""
-
-    def get_exception_handler(self) -> Any:
-        """What is told of errors that nobody awaited."""
-        return self._handler
-
-    def set_exception_handler(self, handler: Any) -> None:
-        """Who is told of errors that nobody awaited."""
-        self._handler = handler
-
-    def call_exception_handler(self, context: dict[str, Any]) -> None:
-        """An error that nobody awaited."""
-        if self._handler is None:
-            self.default_exception_handler(context)
-        else:
-            self._handler(self, context)
-
-    def default_exception_handler(self, context: dict[str, Any]) -> None:
-        """Log it, as every loop does."""
-        _log.error(context.get("message", "an error that nobody awaited"), exc_info=context.get("exception"))
+    line = (how or ".replay({})").format(kept)
+    return ScheduleError(f"this schedule fails; run it again with Schedules(...){line}:\n{said}", tuple(kept))

@@ -1,0 +1,251 @@
+"""Who chooses the next callback of a schedule: a search through all of them, or one that repeats.
+
+The search is depth first. Two orders of the same callbacks that differ only where neighbors touch nothing in common
+lead to the same state, so one of them is enough. It is found with sleep sets (Godefroid): once a callback has been
+tried in a state, it sleeps in what is tried there next, and wakes when something runs on which it depends. A state in
+which all that is ready sleeps has been seen; the schedule is given up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from glidepath.testing.choosing_loop import Names, ScheduleError, Step
+from glidepath.testing.sharing import Touches
+
+_NOT_THE_SAME = (
+    "the scenario is not the same each time; look for a thread, a real clock, or something kept from the last schedule"
+)
+
+
+class Pruned(BaseException):
+    """This schedule is equal to one that was tried."""
+
+
+class CrashHere(BaseException):
+    """The process dies now."""
+
+
+class Driver(Protocol):
+    """Who chooses."""
+
+    needs_touches: bool
+
+    def choose(self, ready: Sequence[Step]) -> int:
+        """The place of the next callback among those that are ready."""
+
+    def finish(self, step: Step, /) -> None:
+        """It has run."""
+
+    def check_end(self) -> None:
+        """The scenario is over: raises `ScheduleError` when not everything that was to come has come."""
+
+    def choices(self) -> tuple[int, ...]:
+        """What was chosen so far, where there was a choice."""
+
+
+class Follower:
+    """Repeats a schedule: by its choices, or by the numbers of its callbacks; then callbacks run in order."""
+
+    needs_touches = False
+
+    def __init__(
+        self, choices: Sequence[int] = (), *, numbers: Sequence[int] | None = None, crash_after: int | None = None
+    ) -> None:
+        self.crash_after = len(numbers) if numbers is not None else crash_after
+        self._given = choices
+        self._numbers = numbers
+        self._taken: list[int] = []
+        self._steps = 0
+
+    def choose(self, ready: Sequence[Step]) -> int:
+        """As it was."""
+        choice = self._find(ready)
+        if len(ready) > 1:
+            self._taken.append(choice)
+        return choice
+
+    def _find(self, ready: Sequence[Step]) -> int:
+        if self._numbers is not None:
+            wanted = self._numbers[self._steps]
+            found = [place for place, step in enumerate(ready) if step.number == wanted]
+            if not found:
+                raise ScheduleError(f"callback {self._steps} is not ready this time: {_NOT_THE_SAME}")
+            return found[0]
+        place = len(self._taken)
+        choice = self._given[place] if place < len(self._given) and len(ready) > 1 else 0
+        if choice >= len(ready):
+            raise ScheduleError(
+                f"choice {place} is {choice}, and only {len(ready)} callbacks are ready there: {_NOT_THE_SAME}"
+            )
+        return choice
+
+    def finish(self, _step: Step, /) -> None:
+        """Count it; die if it was the last."""
+        self._steps += 1
+        if self._steps == self.crash_after:
+            raise CrashHere
+
+    def check_end(self) -> None:
+        """All choices were there."""
+        if len(self._taken) < len(self._given):
+            raise ScheduleError(f"only {len(self._taken)} of {len(self._given)} choices were there: {_NOT_THE_SAME}")
+        if self.crash_after is not None and self._steps < self.crash_after:
+            raise ScheduleError(f"the scenario ends after {self._steps} callbacks, before {self.crash_after}")
+
+    def choices(self) -> tuple[int, ...]:
+        """What was chosen, where there was a choice."""
+        return tuple(self._taken)
+
+
+class _Fork:
+    """A state in which more than one callback was ready: what sleeps there, what was tried, what is tried now."""
+
+    __slots__ = ("choice", "ready", "sleeping", "touches", "tried")
+
+    def __init__(self, ready: tuple[int, ...], sleeping: dict[int, Touches | None], choice: int) -> None:
+        self.ready = ready
+        self.sleeping = sleeping
+        self.choice = choice
+        self.tried: dict[int, Touches | None] = {}
+        self.touches: Touches | None = None
+
+
+class Search:
+    """Depth first through all schedules; one object for a whole exploration, begun again for each schedule.
+
+    `reduces`: callbacks tell what they touch. `keeps`: the states are wanted themselves, and not only their number.
+    """
+
+    needs_touches = True
+
+    def __init__(self, detours: int | None, *, reduces: bool, keeps: bool = False) -> None:
+        self.names = Names()
+        self.pruned = 0
+        self.states = 0
+        self.is_over = False
+        self._reduces = reduces
+        self._keeps = keeps
+        self._known: set[frozenset[int]] = set()  # states by their last events
+        self._new: list[tuple[int, ...]] = []
+        self._events: dict[tuple[int, frozenset[int]], int] = {}
+        self._detours = detours
+        self._path: list[_Fork] = []
+        self._has_begun = False
+        self._start()
+
+    def _start(self) -> None:
+        self._depth = 0
+        self._new_from = len(self._path)
+        self._at: _Fork | None = None
+        self._sleeping: dict[int, Touches | None] = {}
+        self._ran: list[int] = []
+        self._trace: list[tuple[int, frozenset[int], Touches | None]] = []  # event, its causes, what it touched
+
+    def begin(self) -> bool:
+        """Turn to the next schedule; False when there is none."""
+        if self._has_begun and not self._turn_back():
+            self.is_over = True
+            return False
+        self._has_begun = True
+        self._start()
+        return True
+
+    def _turn_back(self) -> bool:
+        """Take the next branch of the deepest fork that has one."""
+        while self._path:
+            fork = self._path[-1]
+            fork.tried[fork.ready[fork.choice]] = fork.touches
+            spent = sum(1 for one in self._path[:-1] if one.choice)
+            if self._detours is None or spent < self._detours:
+                for place, number in enumerate(fork.ready):
+                    if number not in fork.tried and number not in fork.sleeping:
+                        fork.choice = place
+                        return True
+            self._path.pop()
+        return False
+
+    def choose(self, ready: Sequence[Step]) -> int:
+        """As the path says; past its end, the first that does not sleep."""
+        self._at = None
+        if len(ready) == 1:
+            if ready[0].number in self._sleeping:
+                raise Pruned
+            return 0
+        numbers = tuple(step.number for step in ready)
+        if self._depth == len(self._path):
+            awake = [place for place, number in enumerate(numbers) if number not in self._sleeping]
+            if not awake:
+                raise Pruned
+            self._path.append(_Fork(numbers, dict(self._sleeping), awake[0]))
+        fork = self._at = self._path[self._depth]
+        self._depth += 1
+        if fork.ready != numbers:
+            raise ScheduleError(f"other callbacks are ready at choice {self._depth - 1}: {_NOT_THE_SAME}")
+        return fork.choice
+
+    def finish(self, step: Step, /) -> None:
+        """Wake what depends on it, and note the state that is reached."""
+        self._ran.append(step.number)
+        if self._reduces:
+            self._wake(step)
+        elif self._depth >= self._new_from:  # each order leads to another state
+            self.states += 1
+            if self._keeps:
+                self._new.append(tuple(self._ran))
+
+    def _wake(self, step: Step) -> None:
+        touches: Touches = step.touches
+        sleeping = self._sleeping
+        if self._at is not None:
+            self._at.touches = touches
+            sleeping = {**self._at.sleeping, **self._at.tried}
+        self._sleeping = {
+            number: one for number, one in sleeping.items() if number != step.number and not _depends(one, touches)
+        }
+        ran = zip(self._ran, self._trace, strict=False)  # it is the last that ran, and not yet in the trace
+        causes = frozenset(event for number, (event, _, one) in ran if number == step.maker or _depends(one, touches))
+        event = self._events.setdefault((step.number, causes), len(self._events))
+        self._trace.append((event, causes, touches))
+
+    def take_new_states(self) -> Sequence[tuple[int, ...]]:
+        """The states that the last schedule added, each as the numbers of the callbacks that lead to it, in order."""
+        self._add_states()
+        new, self._new = self._new, []
+        return new
+
+    def _add_states(self) -> None:
+        """Every state that some order of this schedule's callbacks passes through: all that have their causes."""
+        trace = self._trace
+        before: list[frozenset[int]] = [frozenset()] if self._reduces else []
+        seen = set(before)
+        while before:
+            reached = before.pop()
+            for event, causes, _ in trace:
+                state = reached | {event}
+                if event in reached or state in seen or not causes <= reached:
+                    continue
+                seen.add(state)
+                before.append(state)
+                # An event stands for all its causes, so the last ones say it all.
+                last = state.difference(*[one for event, one, _ in trace if event in state])
+                if last not in self._known:
+                    self._known.add(last)
+                    self.states += 1
+                    if self._keeps:
+                        ran = zip(self._ran, trace, strict=True)
+                        self._new.append(tuple(number for number, (event, _, _) in ran if event in state))
+
+    def check_end(self) -> None:
+        """Every choice of the path was there."""
+        if self._depth < len(self._path):
+            raise ScheduleError(f"only {self._depth} of {len(self._path)} choices were there: {_NOT_THE_SAME}")
+
+    def choices(self) -> tuple[int, ...]:
+        """What was chosen, where there was a choice."""
+        return tuple(fork.choice for fork in self._path[: self._depth])
+
+
+def _depends(one: Touches | None, other: Touches | None) -> bool:
+    return one is None or other is None or one.depends_on(other)
