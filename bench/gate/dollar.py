@@ -1,9 +1,10 @@
 """What a dollar buys: Claude Code with $1.00 and a model that never stops, and six honest sub-agents on little more.
 
-    python bench/gate/dollar.py [--runs 1]
+    python bench/gate/dollar.py [--runs 1] [--work 12]
 
-`endless work`: at least 95 % of $1.00 is spent and an answer comes. `honest`: six sub-agents cost W together without a
-limit; on 2 W and on 1.2 W every one of them does all of its work, with exit code 0 and no landing.
+`endless work`: at least 95 % of $1.00 is spent and an answer comes. `honest`: six sub-agents, each with `--work` tool
+calls and an answer, cost W together without a limit; on 2 W and on 1.2 W every one of them does all of its work, with
+exit code 0 and no landing.
 """
 
 import argparse
@@ -21,8 +22,7 @@ from table import AGENTS
 
 from glidepath.testing import ScriptedUpstream
 
-CHILDREN, WORK = 6, 4
-HONEST = f"spawn:children={CHILDREN},then=answer,child=honest,calls={WORK}"
+CHILDREN = 6
 SHARE = 0.95
 
 
@@ -51,29 +51,33 @@ async def fly(folder, behavior, flags):
     }
 
 
-def judge(found):
+def judge(found, work):
     """Whether six sub-agents have done all of their work."""
-    done = found["children"] == CHILDREN and found["child calls"] == CHILDREN * (WORK + 1)
+    done = found["children"] == CHILDREN and found["child calls"] == CHILDREN * (work + 1)
     return found["code"] == 0 and found["answer"] and done and not found["landed"]
 
 
 async def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--runs", type=int, default=1)
+    parser.add_argument("--work", type=int, default=12, help="tool calls of each sub-agent")
     options = parser.parse_args()
+    honest = f"spawn:children={CHILDREN},then=answer,child=honest,calls={options.work}"
     logs, bad = Path(tempfile.mkdtemp(prefix="gate-dollar-")), 0
     for number in range(options.runs):
         found = await fly(logs / f"loop-{number}", "loop", ["--max-budget-usd", "1.00"])
         good = found["code"] == 0 and found["answer"] and SHARE <= found["cost"] <= 1
         bad += not good
         print(json.dumps({"cell": "$1.00, endless work", "ok": good, **found}), flush=True)
-        free = await fly(logs / f"free-{number}", HONEST, ["--max-budget-usd", "1000"])
-        print(json.dumps({"cell": "six honest sub-agents, no limit", "ok": judge(free), **free}), flush=True)
-        bad += not judge(free)
+        free = await fly(logs / f"free-{number}", honest, ["--max-budget-usd", "1000"])
+        print(
+            json.dumps({"cell": "six honest sub-agents, no limit", "ok": judge(free, options.work), **free}), flush=True
+        )
+        bad += not judge(free, options.work)
         for times in (2.0, 1.2):
             limit = f"{free['cost'] * times:.6f}"
-            found = await fly(logs / f"honest-{times}-{number}", HONEST, ["--max-budget-usd", limit])
-            good = judge(found) and found["cost"] <= float(limit)
+            found = await fly(logs / f"honest-{times}-{number}", honest, ["--max-budget-usd", limit])
+            good = judge(found, options.work) and found["cost"] <= float(limit)
             bad += not good
             row = {"cell": f"six honest sub-agents, {times} x their cost", "ok": good, "limit": float(limit), **found}
             print(json.dumps(row), flush=True)

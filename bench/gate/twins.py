@@ -96,7 +96,7 @@ async def main():
     plan = list(itertools.islice(itertools.cycle([name for name in names for _ in range(2)]), options.runs))
     logs = Path(tempfile.mkdtemp(prefix="gate-twins-"))
     log = logs / "upstream.jsonl"
-    behavior = "spawn:children=2,then=answer,child=honest,calls=3"
+    behavior = "spawn:children=1,then=answer,child=honest,calls=3"
     async with ScriptedUpstream(behavior, log=log, bodies=True, keep=0) as up:
         with ServedProcess(up.url, folder=None) as gate:
             limit = asyncio.Semaphore(options.at_once)

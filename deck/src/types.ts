@@ -56,6 +56,8 @@ export interface Card {
   forked_from: { session: string; turn: number } | null;
   owner: string | null;
   resumable: boolean;
+  /** Another program runs it, through the gate. */
+  foreign: boolean;
   gauges: Gauge[];
   guard: { guard: string; reason: string; period: number | null } | null;
   last: string;

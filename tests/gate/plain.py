@@ -21,6 +21,7 @@ class PlainPassage:
         self.stop_reason = None
         self.headers = ((b"x-glidepath-run", b"r1"),)
         self.content_type = None
+        self.is_abandoned = False
         self.log = []
         self.parts = []
 

@@ -211,6 +211,26 @@ async def test_a_thousand_open_connections_do_not_keep_others_out():
     assert "SCRIPTED-ANSWER" in flight.text
 
 
+@in_real_time
+async def test_a_client_that_leaves_before_the_reply_begins_pays_for_what_was_sent():
+    """Or anyone could spend without end: the provider bills a prompt that it has read."""
+    async with fly_behind("honest + slow:seconds=5", max_tokens=100_000) as flown, aiohttp.ClientSession() as client:
+        body = {"model": "claude-opus-5-5", "max_tokens": 50, "messages": [{"role": "user", "content": "hi " * 500}]}
+        headers = {"x-api-key": flown.key, "anthropic-version": "2023-06-01"}
+        with pytest.raises(TimeoutError):
+            async with client.post(
+                f"{flown.url}{MESSAGES}", json=body, headers=headers, timeout=aiohttp.ClientTimeout(total=1)
+            ):
+                pass
+        for _ in range(100):
+            if flown.report()["tokens"]:
+                break
+            await asyncio.sleep(0.02)
+        assert flown.up.usage.input > 0
+        assert flown.report()["tokens"] >= flown.up.usage.input
+        assert flown.report()["estimated"]
+
+
 # --- upstreams ------------------------------------------------------------------------------------------------------
 
 

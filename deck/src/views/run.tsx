@@ -87,7 +87,7 @@ function controls(run: Detail, after: () => void): Control[] {
   const going = run.state === "running" || run.state === "queued";
   if (run.pending.length) made.push(decision(run.pending[0]!, after));
   if (run.resumable && !run.pending.length) made.push({ key: "r", label: "Resume", icon: "resume", tone: "primary", run: () => resumeRun(run, after) });
-  if (going) made.push({ key: "s", label: "Steer", icon: "steer", run: () => steerRun(run) });
+  if (going && !run.foreign) made.push({ key: "s", label: "Steer", icon: "steer", run: () => steerRun(run) });
   if (going) made.push({ key: "l", label: "Land", icon: "land", run: () => landRun(run) });
   if (run.state !== "ended" || run.resumable) made.push({ key: "m", label: "Limits", icon: "limits", run: () => changeLimits(run, after) });
   if (run.turn > 0) made.push({ key: "f", label: "Fork", icon: "fork", run: () => forkRun(run) });

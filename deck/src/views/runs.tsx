@@ -33,7 +33,7 @@ export function RunsView(): VNode {
     { key: "k", label: "previous run", group: "List", run: () => move(-1) },
     { key: "Enter", label: "open the run", group: "List", run: () => chosen() && go(places.run(chosen()!.run_id)) },
     { key: "a", label: "approve, or the inbox", group: "List", run: () => void decideFirst(chosen()) },
-    { key: "s", label: "steer", group: "List", when: live, run: () => steerRun(chosen()!) },
+    { key: "s", label: "steer", group: "List", when: () => live() && !chosen()?.foreign, run: () => steerRun(chosen()!) },
     { key: "l", label: "land", group: "List", when: live, run: () => landRun(chosen()!) },
     { key: "x", label: "stop", group: "List", when: live, run: () => stopRun(chosen()!) },
     { key: "r", label: "resume", group: "List", when: () => mayControl.peek() && chosen()?.resumable === true, run: () => resumeRun(chosen()!) },

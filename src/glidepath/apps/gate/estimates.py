@@ -11,7 +11,8 @@ from glidepath.tools import BYTES_PER_TOKEN
 
 if TYPE_CHECKING:
     from glidepath.apps.gate.dialects import RequestFacts
-    from glidepath.apps.gate.tree import ForeignAgent
+    from glidepath.apps.gate.tree import ForeignAgent, LastCall
+    from glidepath.values import Usage
 
 
 SLICE = 1024
@@ -43,11 +44,25 @@ def estimate_call(agent: ForeignAgent, facts: RequestFacts, size: int, now: floa
     last = agent.last
     if last is None or last.model != facts.model or size < last.size or facts.messages < last.messages:
         # The first one, or the client has cut its history: nothing that was counted before is known to be in it.
+        like = agent.session.beginnings.get((facts.model, agent.fixed_size))
+        if like is not None and 2 * agent.fixed_size >= max(size, like.size):
+            # Another agent began with the same tools and instructions, and the provider has counted them.
+            return Estimate(like.usage.input + max(0, size - like.size) // BYTES_PER_TOKEN + 1 + pictures)
         unseen = UNSEEN if facts.has_tools else 0
         return Estimate(size // BYTES_PER_TOKEN + unseen + pictures + 1)
     tokens = last.usage.input + (size - last.size) // BYTES_PER_TOKEN + 1 + pictures
     if now - last.at >= CACHED_FOR:
         return Estimate(tokens)
+    return _with_cache(agent, facts, last, tokens)
+
+
+def estimate_landing(agent: ForeignAgent, facts: RequestFacts, usage: Usage) -> Estimate:
+    """The prompt of a landing right after a call that used this much."""
+    assert agent.last is not None  # noqa: S101 - for the type checker
+    return _with_cache(agent, facts, agent.last, usage.total)
+
+
+def _with_cache(agent: ForeignAgent, facts: RequestFacts, last: LastCall, tokens: int) -> Estimate:
     cached = min(tokens, last.usage.cache_read + last.usage.cache_write)
     kept = cached
     if facts.dialect == "anthropic":

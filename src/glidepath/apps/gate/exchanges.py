@@ -89,6 +89,8 @@ class Exchange:
         """End it now, because the client has `gone`, its call is `cut`, or for the reason in a sentence."""
         if self._why is None and self.phase != SETTLE and self._task is not None:
             self._why = why
+            if self.phase == HEAD and self.passage is not None:
+                self.passage.is_abandoned = True  # it is on its way: the provider may work on it, and bill it
             self._task.cancel()
 
     def cut(self, reason: str) -> None:

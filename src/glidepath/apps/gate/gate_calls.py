@@ -10,13 +10,14 @@ from glidepath._wire import Record, replace
 from glidepath.apps.gate.estimates import (
     Estimate,
     estimate_call,
+    estimate_landing,
     landing_amount,
     measure_fixed_part,
     slice_size,
     worst_case,
 )
 from glidepath.apps.gate.gate_words import describe_limit
-from glidepath.apps.gate.tree import ForeignAgent, ForeignSession
+from glidepath.apps.gate.tree import ForeignAgent, ForeignSession, trim_landing
 from glidepath.kernel import SLICE, Booking
 from glidepath.kernel.model_call.booking import open_booking
 from glidepath.run import Amount, Price, Refusal, Reservation, Waiting, in_turn
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from glidepath.apps.gate.governing import GateRequest
     from glidepath.apps.gate.lines import Line
     from glidepath.apps.gate.upstreams import Upstream
+    from glidepath.values import Usage
 
 
 LEAST_ANSWER = 128
@@ -104,6 +106,16 @@ class GateCall(Record, kw_only=True):
         children = sum(1 for other in self.session.live_agents() if other.parent is self.agent)
         return landing_amount(self.estimate, self.price, self.slice, children)
 
+    def trim_landing(self, usage: Usage, calls: int) -> None:
+        """This call was counted: a sub-agent keeps for its landing what it needs by now.
+
+        The main agent keeps what it has: nobody knows how long the reports of its children will be.
+        """
+        if self.agent.parent is not None and self.facts.has_tools and self.agent.started and self.agent.meter.limited:
+            children = sum(1 for other in self.session.live_agents() if other.parent is self.agent)
+            estimate = estimate_landing(self.agent, self.facts, usage)
+            trim_landing(self.agent, landing_amount(estimate, self.price, self.slice, max(children, calls)))
+
     @property
     def can_draw(self) -> bool:
         """True when the budget is kept elsewhere and only a part of it is here."""
@@ -146,7 +158,12 @@ async def book_call(call: GateCall) -> Booking | Refusal:
         return refusal
 
     async def attempt(waiting: Waiting | None) -> Reservation | Refusal | None:
-        nonlocal output
+        nonlocal output, landing
+        if waiting is not None and waiting.claim is not None:
+            # Meanwhile the provider may have counted an agent that began like this one.
+            call.estimate_now()
+            landing = call.landing_after()
+            waiting.claim = landing + worst_case(call.estimate, output, call.price)
         while True:
             worst = worst_case(call.estimate, output, call.price)
             got = await _reserve(call, landing, worst, waiting)
@@ -169,6 +186,8 @@ async def book_call(call: GateCall) -> Booking | Refusal:
 
 async def _reserve(call: GateCall, landing: Amount, worst: Amount, waiting: Waiting | None) -> Reservation | Refusal:
     meter = call.agent.meter
+    if call.agent.parent is not None and call.agent.started and not call.agent.in_flight and call.facts.has_tools:
+        trim_landing(call.agent, landing)
     kept = meter.landing_kept()
     more = Amount(max(0, landing.tokens - kept.tokens), max(0, landing.money - kept.money))
     if waiting is not None or not meter.tree.queue:  # anyone who must queue anyway leaves the store alone

@@ -75,6 +75,8 @@ class GatePassage(Protocol):
     """The client reads events; else it gets one JSON body at the end, from `finish`."""
     is_cut: bool
     is_short: bool
+    is_abandoned: bool
+    """It was sent, and nobody waited for the head of its reply."""
     stop_reason: str | None
     """Why it has to end from outside; None while it may continue."""
     headers: tuple[tuple[bytes, bytes], ...]

@@ -44,6 +44,7 @@ class OpenPassage:
 
     is_cut = False
     is_short = False
+    is_abandoned = False
     stop_reason: str | None = None
     is_streamed = True
     is_verbatim = True
@@ -109,6 +110,8 @@ class GovernedPassage:
         self.is_streamed = call.facts.stream
         self.is_cut = False
         self.is_short = False
+        self.is_abandoned = False
+        """It was sent, and the client left, or the time was up, before the reply began: somebody may bill it."""
         self.headers = call.reply_headers(landing)
         self.status = 0
         self.content_type: bytes | None = None
@@ -299,7 +302,7 @@ class GovernedPassage:
         agent.in_flight -= 1
         agent.last_spoken = self.call.now()
         charge = None
-        if self.status == 0 or self.is_refused:
+        if (self.status == 0 and not self.is_abandoned) or self.is_refused:
             # Never sent, or refused: nobody bills that. What was kept for a landing is gone anyway.
             held.cancel()
             agent.meter.return_turn()
@@ -364,6 +367,11 @@ class GovernedPassage:
         if call.price is None:
             session.cost_is_known = False
         if not usage.estimated or agent.last is None:
-            agent.last = LastCall(
+            last = LastCall(
                 at=call.now(), model=call.facts.model, size=call.size, messages=call.facts.messages, usage=usage
             )
+            if agent.last is None and not usage.estimated:
+                session.note_beginning(agent, last)
+            agent.last = last
+            if self.landing is None and not usage.estimated and not agent.in_flight:
+                call.trim_landing(usage, len(self.reader.calls))

@@ -18,6 +18,7 @@ from glidepath.values import Usage, pluralize
 WINDOW = 200_000
 """Tokens of input that a provider holds and nobody has counted."""
 MOST_HELD = 10_000
+MOST_BEGINNINGS = 100
 REPEATS = 3
 """How often the same calls may return the same before the gate speaks up."""
 
@@ -168,6 +169,8 @@ class ForeignSession:
         self.estimated = False
         self.prices: Mapping[str, Price] = {}
         self.models: set[str] = set()
+        self.beginnings: dict[tuple[str, int], LastCall] = {}
+        """By model and size of tools and system prompt: what the provider counted for the first call of an agent."""
         self._held: dict[str, int] = {}
 
     def add_agent(self, identity: str, parent: ForeignAgent | None) -> ForeignAgent:
@@ -188,6 +191,11 @@ class ForeignSession:
     def count_held_tokens(self, name: str) -> int:
         """Input that only the provider sees, by its id: as long as the call that made it, else a whole window."""
         return self._held.get(name.partition(":")[2], WINDOW)
+
+    def note_beginning(self, agent: ForeignAgent, call: LastCall) -> None:
+        """The first call of an agent was counted: those that begin like it will need as much."""
+        if len(self.beginnings) < MOST_BEGINNINGS:
+            self.beginnings.setdefault((call.model, agent.fixed_size), call)
 
     def note_held(self, response_id: str, tokens: int) -> None:
         """A later request may begin where this reply ended."""
@@ -255,6 +263,12 @@ def set_landing(agent: ForeignAgent, amount: Amount) -> None:
         with meter.tree.lock:
             meter.add_landing(more)
             meter.tree.wake_head()
+
+
+def trim_landing(agent: ForeignAgent, amount: Amount) -> None:
+    """Keep no more for its landing than it needs by now: before its first call was counted, that was a guess."""
+    kept = agent.meter.landing_kept()
+    set_landing(agent, Amount(min(kept.tokens, amount.tokens), min(kept.money, amount.money)))
 
 
 def give_back_landing(agent: ForeignAgent) -> None:
