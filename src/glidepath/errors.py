@@ -1,6 +1,7 @@
 """The error tree. `run()` returns a result whatever happens, so few of these ever reach a caller."""
 
 from glidepath.values.errors import (
+    AskAgain,
     BreakerOpenError,
     BuilderError,
     ConfigurationError,
@@ -22,6 +23,7 @@ from glidepath.values.errors import (
 )
 
 __all__ = [
+    "AskAgain",
     "BreakerOpenError",
     "BuilderError",
     "ConfigurationError",

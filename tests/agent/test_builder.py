@@ -111,6 +111,7 @@ NAMED = {  # for a field a value that is not the default; the others follow from
     "min_output_tokens": 64,
     "max_retries": 1,
     "fallback_models": (ScriptedModel([], name="second"),),
+    "output_validators": (repr,),
     "output_type": dict[str, int],
     "deps_type": dict,
     "deps_factory": dict,

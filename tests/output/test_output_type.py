@@ -301,16 +301,14 @@ async def test_budgets_count_the_words_that_ask_for_the_format():
 @pytest.mark.parametrize(
     ("kind", "match"),
     [
-        (int, "must be a JSON object"),
         ("City", "cannot be requested"),
-        (list[City], "must be a JSON object"),
-        (City | None, "must be a JSON object"),
+        (City | None, "cannot be requested"),
         (City("x", 1), "cannot be requested"),
-        (object, "cannot be requested|must be a JSON object"),
+        (object, "cannot be requested"),
         (lambda: None, "cannot be requested"),
     ],
 )
-def test_what_is_no_object_is_refused(kind, match):
+def test_what_a_model_cannot_be_asked_for_is_refused(kind, match):
     with pytest.raises(ConfigurationError, match=f"output_type.*({match})"):
         Agent(model=ScriptedModel([]), limits=LIMITS, output_type=kind)
 

@@ -47,7 +47,7 @@ FIELDS = {
     "last_error": st.booleans(),
     "rescued": st.booleans(),
     "plain_text": st.tuples(count, text),
-    "output_repaired": st.booleans(),
+    "output_repairs": count,
     "elapsed": st.floats(0, 1e9),
     "next_event": count,
     "spent": charges,

@@ -25,6 +25,8 @@ from glidepath.tools import NeedsDecisions, Tool, ToolContext, tool
 from glidepath.values import ConfigurationError, DepsT, LoopOutcome, Message, OutputT, RunResult
 
 if TYPE_CHECKING:
+    from typing_extensions import TypeForm
+
     from glidepath.agent.keywords import AgentChanges, AgentKeywords
     from glidepath.agent.resuming import Target
     from glidepath.agent.sync_api import SyncStream
@@ -49,13 +51,13 @@ class Agent(RunStarter, Generic[OutputT, DepsT]):
     def __init__(self: Agent[None, Any], /, **fields: Unpack[AgentKeywords]) -> None: ...
     @overload
     def __init__(
-        self: Agent[OutputT, Any], /, *, output_type: type[OutputT], **fields: Unpack[AgentKeywords]
+        self: Agent[OutputT, Any], /, *, output_type: TypeForm[OutputT], **fields: Unpack[AgentKeywords]
     ) -> None: ...
     @overload
     def __init__(self: Agent[None, DepsT], /, *, deps_type: type[DepsT], **fields: Unpack[AgentKeywords]) -> None: ...
     @overload
     def __init__(
-        self, /, *, output_type: type[OutputT], deps_type: type[DepsT], **fields: Unpack[AgentKeywords]
+        self, /, *, output_type: TypeForm[OutputT], deps_type: type[DepsT], **fields: Unpack[AgentKeywords]
     ) -> None: ...
     def __init__(self, config: LoopConfig | None = None, /, **fields: object) -> None:
         if config is not None and not isinstance(config, LoopConfig):
@@ -155,7 +157,7 @@ class Agent(RunStarter, Generic[OutputT, DepsT]):
         token = keywords.get("cancel") or CancelToken()
         keywords["cancel"] = token
 
-        return SyncStream(partial(self.stream, prompt, **keywords), token)
+        return SyncStream(partial(self.stream, prompt, **keywords), token, self._plan.output)
 
     @with_options_in_signature(ResumeKeywords, accept_repair=False)
     def resume_sync(self, target: Target, **keywords: Unpack[ResumeKeywords[DepsT]]) -> RunResult[OutputT]:
@@ -185,10 +187,10 @@ class Agent(RunStarter, Generic[OutputT, DepsT]):
                 self._apply_run_options(asked.given),
             )
             if place is None:
-                return RunStream(lambda stream: agent._run(asked.with_stream(stream)))  # noqa: SLF001
+                return RunStream(lambda stream: agent._run(asked.with_stream(stream)), self._plan.output)  # noqa: SLF001
             asked.session = self._find_child_session(place, asked.session, asked.cancel)
             asked.budget = None if isinstance(parent, ToolContext) else asked.budget  # a context only says where
-            return RunStream(partial(stream_inside, agent, place, asked))
+            return RunStream(partial(stream_inside, agent, place, asked), self._plan.output)
         if prompt is not None or asked.session is not None:
             raise ConfigurationError("stream(resume=...) takes no prompt and no session: it continues the run it names")
         if self.config.store is None:  # raise here, not when the first event is asked for
@@ -198,7 +200,7 @@ class Agent(RunStarter, Generic[OutputT, DepsT]):
             check_decisions(decisions, None if isinstance(found, RunResult) else found[0])
         repair = options.get("accept_repair", False)
         fly = partial(self._resume, target=resume, decisions=decisions, accept_repair=repair)
-        return RunStream(lambda stream: fly(asked.with_stream(stream)))
+        return RunStream(lambda stream: fly(asked.with_stream(stream)), self._plan.output)
 
     def as_tool(self, name: str, description: str, limits: Limits | None = None) -> Tool:
         """A tool that hands its `task` to this agent, as a child of the run that calls it.

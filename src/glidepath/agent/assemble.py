@@ -21,7 +21,6 @@ from glidepath.plugins import HookTable
 from glidepath.run import Caps, Patience, Plan
 from glidepath.spi import Plugin, ProtocolPolicy
 from glidepath.tools import Output, Tool
-from glidepath.tools.output import REMINDER
 from glidepath.values import ConfigurationError, close_to, settings_of, share_of, translate_read_errors
 
 
@@ -45,7 +44,7 @@ def assemble(
     texts = config.texts
     system_prompt = _append_format(config.system_prompt, output)
     landing_notice = _append_format_reminder(texts.fill("landing"), output)
-    system_tokens = estimate(system_prompt) + (0 if output is None else estimate(_wire.encode(output.schema).decode()))
+    system_tokens = estimate(system_prompt) + _size_schema(output, estimate)
     tools = _tool_parts(config, behind)
     specs = tools["specs"]
     plan = Plan(
@@ -236,12 +235,17 @@ def _make_notice_provider(
 
 def _append_format_reminder(notice: str, output: Output | None) -> str:
     """A notice that asks for an answer asks for it in the format of the answer."""
-    return notice if output is None else f"{notice} {REMINDER}"
+    return notice if output is None or not output.reminder else f"{notice} {output.reminder}"
+
+
+def _size_schema(output: Output | None, estimate: Callable[[str], int]) -> int:
+    """The tokens of the schema, beside its instructions: where a provider enforces it, both are sent."""
+    return 0 if output is None or output.schema is None else estimate(_wire.encode(output.schema).decode())
 
 
 def _append_format(system_prompt: str, output: Output | None) -> str:
     """The format in words, for models that cannot be held to it otherwise."""
-    if output is None:
+    if output is None or not output.instructions:
         return system_prompt
     return f"{system_prompt}\n\n{output.instructions}" if system_prompt else output.instructions
 

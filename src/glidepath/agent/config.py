@@ -12,6 +12,7 @@ from glidepath.spi import (
     CallGuard,
     ContextStrategy,
     Model,
+    OutputContext,
     Plugin,
     ProtocolPolicy,
     ResourceConstraint,
@@ -356,6 +357,24 @@ class LoopConfig(DeclaredSettings, frozen=True, kw_only=True):
         see="[structured output](structured-output.md)",
         in_python="the type of the final answer",
         wider="object",
+    )
+    output_retries: int = setting(
+        "count",
+        "how often in a row the model may be asked for another answer than one that does not do",
+        default=1,
+        found=LOWER,
+        see="[structured output](structured-output.md#asking-again)",
+    )
+    output_validators: tuple[Callable[[OutputContext], Any], ...] = setting(
+        "names",
+        "functions that see a typed answer: they change it, or raise AskAgain",
+        default=(),
+        python_only="Python callables",
+        wider="Iterable[Callable[[OutputContext[Any]], Any]]",
+        needs="output_type",
+        adds_up=True,
+        see="[validators](structured-output.md#validators)",
+        checked=False,
     )
     deps_type: Any = setting(
         "object?",

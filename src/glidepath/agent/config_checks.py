@@ -46,7 +46,16 @@ def normalize(config: LoopConfig) -> None:
     """Normalize what was given: tuples of resolved objects, plain strings, copied mappings."""
     kept: dict[str, Any] = {
         name: _as_tuple(name, getattr(config, name))
-        for name in ("tools", "tool_sources", "constraints", "guards", "plugins", "fallback_models", "stop_sequences")
+        for name in (
+            "tools",
+            "tool_sources",
+            "constraints",
+            "guards",
+            "plugins",
+            "fallback_models",
+            "stop_sequences",
+            "output_validators",
+        )
     }
     for name in INSTALLED:
         kept[name] = resolve_installed(name, kept[name])
@@ -156,6 +165,11 @@ def check(config: LoopConfig) -> None:
         from glidepath.tools import Output
 
         Output(config.output_type)
+    for number, one in enumerate(config.output_validators):
+        if not callable(one) or isinstance(one, type):
+            raise ConfigurationError(
+                f"output_validators[{number}] must be a function that takes an OutputContext, not {one!r:.100}"
+            )
     _check_fallback_tool(config)
 
 

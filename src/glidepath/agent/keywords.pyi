@@ -14,6 +14,7 @@ from glidepath.spi import (
     CallGuard,
     ContextStrategy,
     Model,
+    OutputContext,
     Plugin,
     ProtocolPolicy,
     ResourceConstraint,
@@ -82,6 +83,8 @@ class _Rest(TypedDict, total=False):
     max_retries: int | str
     fallback_models: Iterable[Model | str]
     durability: str
+    output_retries: int | str
+    output_validators: Iterable[Callable[[OutputContext[Any]], Any]]
     deps_factory: Callable[[RunInfo], Any] | None
     agent_name: str
     start_timeout: float | str | timedelta | None

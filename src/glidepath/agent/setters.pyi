@@ -14,6 +14,7 @@ from glidepath.spi import (
     CallGuard,
     ContextStrategy,
     Model,
+    OutputContext,
     Plugin,
     ProtocolPolicy,
     ResourceConstraint,
@@ -140,6 +141,10 @@ class Setters:
         """When the store writes to disk. Needs `store`."""
     def output_type(self, value: object) -> Self:
         """The type of the final answer."""
+    def output_retries(self, value: int | str) -> Self:
+        """How often in a row the model may be asked for another answer than one that does not do."""
+    def output_validators(self, value: Iterable[Callable[[OutputContext[Any]], Any]]) -> Self:
+        """Functions that see a typed answer: they change it, or raise AskAgain. They add up. Needs `output_type`."""
     def deps_type(self, value: object) -> Self:
         """The type of what is passed as run(deps=...)."""
     def deps_factory(self, value: Callable[[RunInfo], Any] | None) -> Self:

@@ -13,9 +13,12 @@ from contextvars import copy_context
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
 from glidepath.agent.loop_runner import run_to_end
-from glidepath.run import BLOCKED, CallScope, CancelToken, RunStream, SpokenText, check_thread_is_free
+from glidepath.run import BLOCKED, CallScope, CancelToken, PartialOutput, RunStream, SpokenText, check_thread_is_free
 from glidepath.spi import INSIDE
 from glidepath.values import Event, OutputT, RunInterrupted, RunResult
+
+if TYPE_CHECKING:
+    from glidepath.tools import Output
 
 T = TypeVar("T")
 _ROOM = 1024  # events not yet consumed at which the run waits for its consumer
@@ -133,7 +136,10 @@ class SyncStream(Generic[OutputT]):
     before the run has ended cancels the run and lands it; `result` is set after the block in any case.
     """
 
-    def __init__(self, begin: Callable[[], RunStream[OutputT]], token: CancelToken) -> None:
+    def __init__(
+        self, begin: Callable[[], RunStream[OutputT]], token: CancelToken, output: Output | None = None
+    ) -> None:
+        self._output = output
         self._begin = begin
         self._token = token
         self._events: queue.Queue[Event | None] = queue.Queue(_ROOM)
@@ -181,6 +187,13 @@ class SyncStream(Generic[OutputT]):
             piece = spoken.of((event,))
             if piece:
                 yield piece
+
+    def partial(self) -> Iterator[OutputT]:
+        """The answer as far as it is written, as `RunStream.partial` gives it."""
+        seen = PartialOutput(self._output)
+        for event in self:
+            yield from seen.of((event,))
+        yield from seen.end(self.result)
 
     def close(self) -> None:
         """Stop the run if it is still going, and wait for its landing."""

@@ -7,12 +7,13 @@ import logging
 from typing import TYPE_CHECKING
 
 from glidepath.guards.truncation import join_parts
-from glidepath.kernel.landing.ladder import explain_not_executed, fit_output, land, summarize_work
+from glidepath.kernel.landing.ladder import explain_not_executed, land, summarize_work
 from glidepath.kernel.model_call.attempt import Reply
 from glidepath.kernel.model_call.booking import SLICE
 from glidepath.kernel.plain_text import NAME as FALLBACK, make_nudge, take_as_call, use_text_as_result
 from glidepath.kernel.polling import poll
 from glidepath.kernel.tool_calls import answer_open_calls
+from glidepath.kernel.typed_answer import ask_again, check_output
 from glidepath.run import Ending, Touchdown, Verdict, log_error
 from glidepath.spi import Recovery, Stop
 from glidepath.tools import OutputError
@@ -81,7 +82,7 @@ def _take_plain_text_delivery(run: Run, reply: Reply) -> None:
 # --- the model stopped by itself --------------------------------------------------------------------------------
 
 
-def deliver(run: Run) -> Ending:
+async def deliver(run: Run) -> Ending:
     """The run finished by itself: DONE, or WRAPPED_UP when it had been told to."""
     cause = run.descent.notice or run.descent.withdrawal
     text = run.answer.text or (run.turn.results[-1].text if run.turn.results else "")  # a terminal tool's may be it
@@ -95,34 +96,15 @@ def deliver(run: Run) -> Ending:
     output = None
     if run.plan.output is not None:
         try:
-            output = fit_output(run)
+            output = await check_output(run, delivered=True)
         except OutputError as error:
             return make_failure(run, "output_type", f"the answer does not fit output_type: {error}")
     return Ending(state=AgentState.COMPLETED, outcome=outcome, cause=cause, text=text, output=output)
 
 
-def _ask_again(run: Run) -> bool:
-    """Ask once more for an answer that does not fit its type; False when it fits, or was asked for already."""
-    output = run.plan.output
-    if output is None:
-        return False
-    try:
-        fit_output(run)
-    except OutputError as error:
-        if run.answer.output_repaired:
-            return False
-        run.answer.ask_for_format(asked=True)
-        run.emit(GuardTripped, "output_type", "recover", str(error))
-        complaint = output.complaint(str(error), run.plan.config.texts)
-        run.transcript.queue_notice("output_repair", "output_type", complaint)
-        return True
-    run.answer.ask_for_format(asked=False)
-    return False
-
-
 async def finish_without_calls(run: Run, reply: Reply) -> Ending | None:
     """A reply without tool calls: rescue it, follow it up, or be done. None: the run continues."""
-    ending = _end_without_rescue(run, reply)
+    ending = await _end_without_rescue(run, reply)
     if ending is not None or _is_continued(run, reply):
         return ending
     recovery = _find_recovery(run, reply) or _ask_for_call(run, reply)
@@ -134,11 +116,11 @@ async def finish_without_calls(run: Run, reply: Reply) -> Ending | None:
             run.answer.continue_with(reply.text)
     elif reply.truncated:
         return _cut_off(run, "the answer was still truncated after every recovery")
-    elif _ask_again(run):
+    elif run.plan.output is not None and await ask_again(run):
         run.answer.start_over()
         return None
     elif not await _has_follow_up(run) and not run.transcript.waiting:
-        return deliver(run)
+        return await deliver(run)
     run.answer.count_rescue()
     if not reply.truncated:
         run.answer.start_over()
@@ -159,15 +141,15 @@ def _is_continued(run: Run, reply: Reply) -> bool:
     return True
 
 
-def _end_without_rescue(run: Run, reply: Reply) -> Ending | None:
+async def _end_without_rescue(run: Run, reply: Reply) -> Ending | None:
     """A refusal, a text that counts as a delivery, or one silent stop too many."""
     budget = run.plan.config.empty_outcome_retry_budget
     if reply.refused:
         answer_open_calls(run, ResultKind.SKIPPED, explain_not_executed(run, "the reply was a refusal"))
-        return deliver(run)
+        return await deliver(run)
     if run.plan.config.plain_text_terminal_fallback_tool is not None and (spoken := run.turn.open_calls()):
         use_text_as_result(run, spoken[0])
-        return deliver(run)
+        return await deliver(run)
     if budget is not None and run.answer.empty_outcomes >= budget:
         return make_failure(
             run, "empty_outcome", f"no tool was called {pluralize(run.answer.empty_outcomes + 1, 'time')} in a row"

@@ -40,7 +40,7 @@ async def run_loop(run: Run, prompt: Sequence[Message]) -> Ending:
             elif reply.truncated:
                 ending = refuse_cut_calls(run)
             elif await execute(run, reply.calls) or (run.turn.programs and await _finish_programs(run)):
-                ending = deliver(run)
+                ending = await deliver(run)
             elif run.turn.pending:
                 ending = pause_run(run)
             if ending is None and not run.is_clear(AFTER_TOOLS):
@@ -65,7 +65,7 @@ async def _finish_earlier_part(run: Run) -> Ending | None:
         await judge(run, AFTER_MODEL)
     if await finish_batch(run) or (run.turn.programs and await _finish_programs(run)):
         run.close_turn()
-        return deliver(run)
+        return await deliver(run)
     if run.turn.pending:
         return pause_run(run)
     if not run.is_clear(AFTER_TOOLS):

@@ -191,7 +191,7 @@ if TYPE_CHECKING:
         sum_fallback_spending as sum_fallback_spending,
     )
     from glidepath.run.state import open_state as open_state
-    from glidepath.run.stream import SpokenText as SpokenText
+    from glidepath.run.stream import PartialOutput as PartialOutput, SpokenText as SpokenText
     from glidepath.run.transcript_stats import (
         LONG as LONG,
         Measured as Measured,
@@ -291,7 +291,7 @@ if not TYPE_CHECKING:
             "sum_fallback_spending",
         ),
         state=("open_state",),
-        stream=("SpokenText",),
+        stream=("PartialOutput", "SpokenText"),
         transcript_stats=("LONG", "Measured", "TranscriptStats", "characters_of", "is_in_order", "measure_messages"),
         waiting=("Amount", "Refusal", "Waiting", "in_turn"),
         watch=("interrupt_by_hand",),

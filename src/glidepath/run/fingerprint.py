@@ -74,7 +74,7 @@ def _make_fingerprint(plan: Plan) -> Fingerprint:
         model=plans[0].model_name,
         fallback_models=", ".join(one.model_name for one in plans[1:]),
         system_prompt=_digest(plan.system_prompt.encode(errors="replace")) if plan.system_prompt else "",
-        output_type="" if plan.output is None else _digest_schema(plan.output.schema),
+        output_type="" if plan.output is None else _digest_schema(plan.output.schema or "text"),
         limits={name: str(value) for name, value in limits.items() if value is not None},
         tools={name: _digest_tool(tool) for name, tool in plan.tools.items()},
         plugins=dict.fromkeys(_list_guarding_plugins(plan), "in use"),

@@ -364,7 +364,7 @@ class AnswerSoFar(Record, eq=False, gc=False):
         "cut_calls_refused",
         "rescued",
         "plain_text",
-        "output_repaired",
+        "output_repairs",
         "parts",
     )
 
@@ -376,8 +376,10 @@ class AnswerSoFar(Record, eq=False, gc=False):
     rescued: bool = False
     plain_text: tuple[int, str] = (0, "")
     """How often it was asked for a call instead of plain text, and the text that is kept meanwhile."""
-    output_repaired: bool = False
-    """It was asked once for an answer in the right format."""
+    output_repairs: int = 0
+    """How often in a row it was asked for another answer: in the right format, or for a validator."""
+    checked: tuple[str, Any, Exception | None] | None = None
+    """The last answer that was read and shown to the validators, its value, and what is wrong with it."""
     parts: tuple[str, ...] = ()
     """The pieces of an answer that is being continued."""
 
@@ -417,10 +419,21 @@ class AnswerSoFar(Record, eq=False, gc=False):
         self.cut_calls_refused = True
         self.unsaved["cut_calls_refused"] = None
 
-    def ask_for_format(self, *, asked: bool) -> None:
-        """Whether the model was asked once for an answer in the right format."""
-        self.output_repaired = asked
-        self.unsaved["output_repaired"] = None
+    def count_repair(self) -> None:
+        """The model is asked for another answer than the one it gave."""
+        self.output_repairs += 1
+        self.unsaved["output_repairs"] = None
+
+    def reject_output(self, text: str, problem: Exception) -> None:
+        """This answer does not fit the type, or a validator rejected it."""
+        self.checked = (text, None, problem)
+
+    def accept_output(self, text: str, value: object) -> None:
+        """This answer is a value of the type that was asked for."""
+        self.checked = (text, value, None)
+        if self.output_repairs:
+            self.output_repairs = 0
+            self.unsaved["output_repairs"] = None
 
     def keep_plain_text(self, nudges: int, kept: str) -> None:
         """How often the model was asked for a call instead, and what it wrote."""

@@ -16,12 +16,24 @@ from typing import TYPE_CHECKING, Any, Generic, Self
 
 from glidepath.run.event_loop import find_event_loop
 from glidepath.run.interrupts import Interrupt, Signal
-from glidepath.values import AgentState, Event, OutputT, RunResult, StreamChunk, StreamStarted, pluralize
+from glidepath.values import (
+    AgentState,
+    ConfigurationError,
+    Event,
+    OutputT,
+    RunResult,
+    StreamChunk,
+    StreamStarted,
+    pluralize,
+)
 
 if TYPE_CHECKING:
     from glidepath.run.state import Run
+    from glidepath.tools import Output
 
 _NOTHING: Iterator[Event] = iter(())
+_UNSEEN: Any = object()
+_GROWTH = 64
 _HOW = (
     "agent.stream() is asynchronous: use `async with agent.stream(...) as stream: async for event in stream`, "
     "or, in code without an event loop, `with agent.stream_sync(...) as stream: for event in stream`"
@@ -50,6 +62,50 @@ class SpokenText:
         return "".join(parts)
 
 
+class PartialOutput:
+    """The values that an answer has been so far, taken from the events of a run: each one that differs from the last.
+
+    The text is read again whenever it has grown by a part of its length, so that a long answer is not read for each of
+    its pieces.
+    """
+
+    __slots__ = ("_last", "_output", "_read", "_text")
+
+    def __init__(self, output: Output | None) -> None:
+        if output is None:
+            raise ConfigurationError("partial() needs an output_type: for an agent without one, use stream.text()")
+        self._output, self._text, self._read, self._last = output, "", 0, _UNSEEN
+
+    def of(self, events: Iterable[Event]) -> list[Any]:
+        """The values that these events make of the answer, where they are others."""
+        made: list[Any] = []
+        for event in events:
+            if isinstance(event, StreamStarted):
+                made += self._look(0)
+                self._text, self._read = "", 0
+            elif isinstance(event, StreamChunk) and not event.thinking:
+                self._text += event.text
+        return made + self._look(max(0, self._read // _GROWTH - 1))
+
+    def _look(self, at_least: int) -> list[Any]:
+        """Read the text again if more than `at_least` characters are new."""
+        if len(self._text) <= self._read + at_least:
+            return []
+        self._read = len(self._text)
+        found, value = self._output.read_partial(self._text)
+        return self._note(value) if found else []
+
+    def end(self, result: RunResult) -> list[Any]:
+        """The value that was delivered, as the validators left it, if it is another one."""
+        return self._note(result.output) if result.ok and result.output is not None else []
+
+    def _note(self, value: Any) -> list[Any]:
+        if type(value) is type(self._last) and value == self._last:
+            return []
+        self._last = value
+        return [value]
+
+
 class RunStream(Generic[OutputT]):
     """The events of one run, and its result.
 
@@ -58,9 +114,12 @@ class RunStream(Generic[OutputT]):
     the first event is asked for.
     """
 
-    __slots__ = ("_batch", "_bell", "_entered", "_fly", "_room", "_task", "_told", "outbox", "run", "unmade")
+    __slots__ = ("_batch", "_bell", "_entered", "_fly", "_output", "_room", "_task", "_told", "outbox", "run", "unmade")
 
-    def __init__(self, fly: Callable[[RunStream], Coroutine[Any, Any, RunResult]]) -> None:
+    def __init__(
+        self, fly: Callable[[RunStream], Coroutine[Any, Any, RunResult]], output: Output | None = None
+    ) -> None:
+        self._output = output
         self.outbox: list[Event] = []
         self.unmade: Iterable[Event] = ()
         self.run: Run | None = None
@@ -202,6 +261,19 @@ class RunStream(Generic[OutputT]):
             piece = spoken.of(events)
             if piece:
                 yield piece
+
+    async def partial(self) -> AsyncIterator[OutputT]:
+        """The answer as far as it is written: values of the `output_type`, each fuller than the one before.
+
+        A value comes as soon as what is written has all that its type requires; the last one is the `output` of the
+        result, if there is one. Validators see only that.
+        """
+        seen = PartialOutput(self._output)
+        async for events in self.batches():
+            for value in seen.of(events):
+                yield value
+        for value in seen.end(self.result):
+            yield value
 
     def _take_off(self) -> asyncio.Task[RunResult]:
         if not self._entered:

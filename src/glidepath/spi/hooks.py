@@ -100,6 +100,14 @@ class OverflowContext(_Context[DepsT], Generic[DepsT], frozen=True, kw_only=True
     estimated_tokens: int
 
 
+class OutputContext(_Context[DepsT], Generic[DepsT], frozen=True, kw_only=True):
+    """An answer that fits its type: `output` is its value, `text` what the model wrote."""
+
+    output: Any
+    text: str
+    messages: Sequence[Message] = ()
+
+
 class Allow(Value, frozen=True):
     """Let the call run. With a `rule`, that answers what the tool's own `requires_approval` asks, and nothing else."""
 

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     )
     from glidepath.values.call_frames import CallFrame as CallFrame, Program as Program
     from glidepath.values.errors import (
+        AskAgain as AskAgain,
         BreakerOpenError as BreakerOpenError,
         BuilderError as BuilderError,
         ConfigurationError as ConfigurationError,
@@ -216,6 +217,7 @@ if not TYPE_CHECKING:
         burndown=("Burn", "FIGURES", "Use", "svg_burndown", "text_burndown"),
         call_frames=("CallFrame", "Program"),
         errors=(
+            "AskAgain",
             "BreakerOpenError",
             "BuilderError",
             "ConfigurationError",

@@ -16,6 +16,7 @@ GlidepathError
 |   +-- FatalToolError         a tool failed in a way that ends the run
 +-- StoreError                 a session store could not read or write
 +-- QuotaError                 a fleet refused a run: its tenant or the fleet has used up what it may
++-- AskAgain                   raised by an output validator: the model is asked for another answer
 +-- RunNotCompleted            raised by `RunResult.unwrap()`; carries the result
 
 RunInterrupted                 a KeyboardInterrupt: Ctrl-C ended `run_sync`; carries the result
@@ -49,6 +50,7 @@ if TYPE_CHECKING:
 
 
 __all__ = [
+    "AskAgain",
     "BreakerOpenError",
     "BuilderError",
     "ConfigurationError",
@@ -176,6 +178,10 @@ class QuotaError(GlidepathError):
     def __init__(self, message: str = "", *, budget: str = "") -> None:
         super().__init__(message)
         self.budget = budget
+
+
+class AskAgain(GlidepathError):  # noqa: N818 - not an error: what the model is told
+    """Raised by an output validator: the answer is not good enough, and the text tells the model why."""
 
 
 class RunNotCompleted(GlidepathError):  # noqa: N818 - a public name fixed by the specification

@@ -354,7 +354,7 @@ class Snapshot(Value, frozen=True, kw_only=True):
     last_error: bool = False
     rescued: bool = False
     plain_text: tuple[int, str] = (0, "")
-    output_repaired: bool = False
+    output_repairs: int = 0
     elapsed: float = 0.0
     next_event: int = 1
     # spend

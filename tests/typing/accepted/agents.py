@@ -6,6 +6,8 @@ from typing import Any, assert_type
 from pydantic import BaseModel
 
 from glidepath import Agent, Limits, RunResult, tool
+from glidepath.errors import AskAgain
+from glidepath.spi import OutputContext
 from glidepath.testing import ScriptedModel
 
 
@@ -55,6 +57,36 @@ async def go() -> None:
     assert_type(stream.result.output, Invoice | None)
     assert_type(stream.result.unwrap(), Invoice)
     assert_type((await typed.resume(result)).unwrap(), Invoice)
+
+
+words = Agent(model=model, output_type=str, limits=Limits(max_iterations=1))
+flag = Agent(model=model, output_type=bool, output_retries=3, limits=Limits(max_iterations=1))
+many = Agent(model=model, output_type=list[Invoice], limits=Limits(max_iterations=1))
+either = Agent(model=model, output_type=Invoice | str, limits=Limits(max_iterations=1))
+assert_type(words.run_sync("Hi.").unwrap(), str)
+assert_type(flag.run_sync("Hi.").unwrap(), bool)
+assert_type(many.run_sync("Hi.").unwrap(), list[Invoice])
+assert_type(either.run_sync("Hi.").unwrap(), Invoice | str)
+
+
+def positive(context: OutputContext[int]) -> None:
+    if context.output < context.deps:
+        raise AskAgain("too little")
+
+
+checked = Agent(
+    model=model, output_type=int, deps_type=int, output_validators=[positive], limits=Limits(max_iterations=1)
+)
+assert_type(checked.run_sync("Hi.", deps=3).unwrap(), int)
+with many.stream_sync("Hi.") as pieces:
+    for piece in pieces.partial():
+        assert_type(piece, list[Invoice])
+
+
+async def watch() -> None:
+    async with either.stream("Hi.") as stream:
+        async for so_far in stream.partial():
+            assert_type(so_far, Invoice | str)
 
 
 def generic(result: RunResult[Any]) -> str:

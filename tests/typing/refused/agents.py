@@ -21,3 +21,6 @@ print(Agent(model=model, limits=LIMITS).run_sync("Hi.").output.total)  # wrong
 print(Agent(model=model, limits=LIMITS, output_type=Invoice).run_sync("Hi.").unwrap().totl)  # wrong
 Limits(max_tokens=[50])  # wrong
 Limits(max_turns=3)  # wrong
+Agent(model=model, limits=LIMITS, output_type=Invoice, output_retries=[1])  # wrong
+Agent(model=model, limits=LIMITS, output_type=Invoice, output_validators=["check"])  # wrong
+print(Agent(model=model, limits=LIMITS, output_type=Invoice | str).run_sync("Hi.").unwrap().total)  # wrong

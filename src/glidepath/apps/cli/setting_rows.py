@@ -432,6 +432,13 @@ ROWS = (
         python="LoopConfig.durability",
     ),
     Setting(
+        kind="count",
+        help="how often in a row the model may be asked for another answer than one that does not do",
+        found="lower",
+        key="output_retries",
+        python="LoopConfig.output_retries",
+    ),
+    Setting(
         kind="text", help="the agent's name in events and breakdowns", key="agent_name", python="LoopConfig.agent_name"
     ),
     Setting(
@@ -501,6 +508,7 @@ PYTHON_ONLY: dict[str, str] = {
     "LoopConfig.token_estimator": "a Python object",
     "LoopConfig.protocol_policy": "a Python object",
     "LoopConfig.output_type": "a Python type",
+    "LoopConfig.output_validators": "Python callables",
     "LoopConfig.deps_type": "a Python type",
     "LoopConfig.deps_factory": "a Python callable",
     "LoopConfig.kill_switch_grace": "a kill switch is a Python object",

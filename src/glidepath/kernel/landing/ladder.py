@@ -10,6 +10,7 @@ from glidepath.kernel.constraint_checks import record_verdict
 from glidepath.kernel.landing.reserve import book_landing, is_within_limits
 from glidepath.kernel.model_call import ask
 from glidepath.kernel.tool_calls import answer_open_calls
+from glidepath.kernel.typed_answer import check_output
 from glidepath.run import Ending, Signal, Touchdown, Verdict
 from glidepath.tools import OutputError
 from glidepath.values import (
@@ -57,7 +58,7 @@ async def land(run: Run, verdict: Verdict) -> Ending:
                 record_verdict(run, touchdown.verdict)
         if answered:
             with suppress(OutputError):  # an answer in another format does not count; its text is kept
-                output = None if run.plan.output is None else fit_output(run)
+                output = None if run.plan.output is None else await check_output(run)
                 wrapped = LoopOutcome.WRAPPED_UP
                 return Ending(
                     state=verdict.state, outcome=wrapped, cause=verdict.cause, text=run.answer.text, output=output
@@ -72,7 +73,7 @@ def _as_before(run: Run, before: Any) -> Ending:
     outcome, partial, output = before.outcome, before.partial, None
     if run.plan.output is not None and outcome is LoopOutcome.WRAPPED_UP:
         try:
-            output = fit_output(run)
+            output = run.plan.output.read(run.answer.text)
         except OutputError:
             outcome, partial = LoopOutcome.CUT_OFF, True
     text = run.answer.text or summarize_work(run)
@@ -134,15 +135,6 @@ def _may_call(run: Run) -> bool:
 
 
 # --- what to tell without another call ---------------------------------------------------------------------------
-
-
-def fit_output(run: Run) -> Any:
-    """The answer as the type that was asked for: the result of the tool that ended the run, or the text."""
-    output: Any = run.plan.output
-    if run.turn.results:
-        with suppress(OutputError):
-            return output.read(run.turn.results[-1].text)
-    return output.read(run.answer.text)
 
 
 def explain_not_executed(run: Run, reason: str) -> str:
