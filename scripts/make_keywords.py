@@ -30,7 +30,7 @@ OWNERS = {
 }
 KEYWORDS = '''"""The keywords of `Agent(...)`, as a type for editors and checkers. Made by scripts/make_keywords.py."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from datetime import timedelta
 from decimal import Decimal
 from typing import Any, Required, TypedDict
@@ -46,6 +46,7 @@ from glidepath.spi import (
     Model,
     OutputContext,
     Plugin,
+    PromptContext,
     ProtocolPolicy,
     ResourceConstraint,
     ResourceContext,
@@ -67,7 +68,7 @@ class _Rest(TypedDict, total=False):
 '''
 SETTERS = '''"""Every setting as a method of a builder. Made by scripts/make_keywords.py from the declarations."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from datetime import timedelta
 from decimal import Decimal
 from typing import Any, Self
@@ -83,6 +84,7 @@ from glidepath.spi import (
     Model,
     OutputContext,
     Plugin,
+    PromptContext,
     ProtocolPolicy,
     ResourceConstraint,
     ResourceContext,

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Iterator, Sequence
 from functools import partial
 from types import GenericAlias
-from typing import TYPE_CHECKING, Any, Generic, Unpack, overload
+from typing import TYPE_CHECKING, Any, Generic, TypeAlias, Unpack, overload
 from weakref import WeakKeyDictionary
 
 from glidepath._wire import replace
@@ -16,7 +16,7 @@ from glidepath.agent.nested_runs import DELEGATES, call_of, delegate_of, place_o
 from glidepath.agent.per_run import NOTHING, as_messages, check_keywords
 from glidepath.agent.prepare import RunRequest
 from glidepath.agent.run_lifecycle import partial_line
-from glidepath.agent.run_options import ResumeKeywords, RunKeywords, StreamKeywords, with_options_in_signature
+from glidepath.agent.run_options import EveryRun, ResumeKeywords, RunKeywords, StreamKeywords, with_options_in_signature
 from glidepath.agent.run_starter import RunStarter
 from glidepath.kernel import write_pause
 from glidepath.plugins import HookTable
@@ -28,9 +28,12 @@ if TYPE_CHECKING:
     from typing_extensions import TypeForm
 
     from glidepath.agent.keywords import AgentChanges, AgentKeywords
+    from glidepath.agent.limits import Budget
     from glidepath.agent.resuming import Target
     from glidepath.agent.sync_api import SyncStream
     from glidepath.sessions import Fork
+
+Prompt: TypeAlias = str | Message | Sequence[Message]
 
 
 class Agent(RunStarter, Generic[OutputT, DepsT]):
@@ -219,6 +222,50 @@ class Agent(RunStarter, Generic[OutputT, DepsT]):
         DELEGATES[delegate] = self, limits
         made = tool(delegate, name=name, description=description, idempotent=True)  # its journal knows what was done
         return made.overlapping().asking_back()
+
+    def map(
+        self,
+        items: Iterable[Prompt] | AsyncIterable[Prompt],
+        *,
+        budget: Budget | Limits | None = None,
+        at_once: int = 8,
+        key: str | Callable[[Any], str] | None = None,
+        progress: bool | None = None,
+        **options: Unpack[EveryRun[DepsT]],
+    ) -> AsyncIterator[RunResult[OutputT]]:
+        """A run for each item, `at_once` of them at a time: `async for result in agent.map(prompts): ...`.
+
+        Results come in the order of the items, each as soon as it and all before it are there. `budget` bounds all of
+        them together. With a `key` and a store the same call after a crash continues where it stopped and repeats
+        nothing that is done: `key` is a name for all, or a function that names each item. An item that was another one,
+        or an agent that was, is a `ConfigurationError`. Items are read as there is room for them, so they may be
+        endless; when the budget is used up, no more are read of an iterable without a length. One that fails raises
+        `ItemsError` after the last result. At a terminal, one line shows how far it is; `progress` says otherwise.
+        """
+        from glidepath.agent.mapping import RunMap
+
+        given = dict(options)
+        check_keywords(given, EveryRun.__optional_keys__)
+        return RunMap(self, items, given, budget=budget, at_once=at_once, key=key, progress=progress).fly()
+
+    def map_sync(
+        self,
+        items: Iterable[Prompt] | AsyncIterable[Prompt],
+        *,
+        budget: Budget | Limits | None = None,
+        at_once: int = 8,
+        key: str | Callable[[Any], str] | None = None,
+        progress: bool | None = None,
+        **options: Unpack[EveryRun[DepsT]],
+    ) -> list[RunResult[OutputT]]:
+        """The results of `map` as a list, for code without an event loop."""
+        from glidepath.agent.sync_api import run_without_loop
+
+        async def collect() -> list[RunResult[OutputT]]:
+            results = self.map(items, budget=budget, at_once=at_once, key=key, progress=progress, **options)
+            return [one async for one in results]
+
+        return run_without_loop(collect)
 
     # --- the sessions in its store ------------------------------------------------------------------------------
 

@@ -42,7 +42,8 @@ def assemble(
     policy = _policy(config, behind)
     output = None if config.output_type is None else Output(config.output_type)
     texts = config.texts
-    system_prompt = _append_format(config.system_prompt, output)
+    told_first = config.system_prompt
+    system_prompt = _append_format(told_first if isinstance(told_first, str) else "", output)
     landing_notice = _append_format_reminder(texts.fill("landing"), output)
     system_tokens = estimate(system_prompt) + _size_schema(output, estimate)
     tools = _tool_parts(config, behind)

@@ -14,6 +14,7 @@ from glidepath.spi import (
     Model,
     OutputContext,
     Plugin,
+    PromptContext,
     ProtocolPolicy,
     ResourceConstraint,
     RunInfo,
@@ -85,8 +86,17 @@ class LoopConfig(DeclaredSettings, frozen=True, kw_only=True):
         python_only="Python objects; MCP servers go in [mcp.servers.NAME]",
         wider="Iterable[ToolSource]",
     )
-    system_prompt: str = setting(
-        "text", "what the model is told first", default="", flag="--system-prompt", metavar="TEXT", inherited=Passed.NO
+    system_prompt: str | Callable[[PromptContext], Any] = setting(
+        "text",
+        "what the model is told first",
+        default="",
+        flag="--system-prompt",
+        metavar="TEXT",
+        inherited=Passed.NO,
+        checked=False,
+        wider="str | Callable[[PromptContext[Any]], str | Awaitable[str]]",
+        in_python="what the model is told first, or a function of the run's context that writes it",
+        see="[prompts](prompts.md)",
     )
     limits: Limits = setting(
         "part",

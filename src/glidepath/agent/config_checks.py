@@ -146,6 +146,7 @@ def check(config: LoopConfig) -> None:
         if any(model is other for other in (config.model, *config.fallback_models[:number])):
             raise ConfigurationError(f"fallback_models[{number}] is already in use: a model cannot be its own fallback")
     _check_objects(config)
+    _check_system_prompt(config)
     check_fields(config)
     _check_tools(config)
     for number, word in enumerate(config.stop_sequences):
@@ -258,6 +259,16 @@ def _check_objects(config: LoopConfig) -> None:
     if inspect.iscoroutinefunction(config.event_sink):
         raise ConfigurationError(
             "event_sink must be a plain function, not async: use a Plugin with an async event_observer"
+        )
+
+
+def _check_system_prompt(config: LoopConfig) -> None:
+    prompt: Any = config.system_prompt
+    if not callable(prompt):
+        check_text("system_prompt", prompt)
+    elif isinstance(prompt, type):
+        raise ConfigurationError(
+            f"system_prompt must be a str, or a function that returns one for a PromptContext, not {prompt!r:.100}"
         )
 
 

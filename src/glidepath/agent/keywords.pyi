@@ -1,6 +1,6 @@
 """The keywords of `Agent(...)`, as a type for editors and checkers. Made by scripts/make_keywords.py."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from datetime import timedelta
 from decimal import Decimal
 from typing import Any, Required, TypedDict
@@ -16,6 +16,7 @@ from glidepath.spi import (
     Model,
     OutputContext,
     Plugin,
+    PromptContext,
     ProtocolPolicy,
     ResourceConstraint,
     ResourceContext,
@@ -35,7 +36,7 @@ class _Rest(TypedDict, total=False):
 
     tools: Iterable[Tool | ToolSource | Callable[..., Any] | str]
     tool_sources: Iterable[ToolSource]
-    system_prompt: str
+    system_prompt: str | Callable[[PromptContext[Any]], str | Awaitable[str]]
     limits: Limits
     guardrails: GuardrailsConfig
     texts: Texts

@@ -52,6 +52,8 @@ class Given(Value, frozen=True, eq=False):
     deps: Any = None
     model: Any = None
     """A model for this run, as an object."""
+    prompt: Callable[[Any], Any] | None = None
+    """What writes its system prompt, where that is a function."""
 
 
 NOTHING = Given()
@@ -69,6 +71,7 @@ def check_run_options(tools: tuple[Tool, ...], options: Mapping[str, Any], *, mo
     if not said:
         return NOTHING
     deps, model = said.pop("deps", None), said.pop("model", None)
+    prompt = said.pop("system_prompt") if callable(said.get("system_prompt")) else None
     checks: dict[str, Callable[[Any], Any]] = {
         "extras": _check_extras,
         "tool_choice": partial(_tool_choice, tools=tools, more_tools=more_tools),
@@ -80,7 +83,7 @@ def check_run_options(tools: tuple[Tool, ...], options: Mapping[str, Any], *, mo
     kept = {name: checks[name](value) for name, value in said.items()}
     if isinstance(model, str):
         kept["model"], model = model, None
-    return Given(PerRun(**kept) if kept else None, deps, model)
+    return Given(PerRun(**kept) if kept else None, deps, model, prompt)
 
 
 def apply_run_options(config: LoopConfig, given: Given) -> LoopConfig:
@@ -95,6 +98,8 @@ def apply_run_options(config: LoopConfig, given: Given) -> LoopConfig:
             changes["system_prompt"] = kept.system_prompt
         if kept.model is not None and given.model is None:
             changes["model"] = kept.model
+    if given.prompt is not None:
+        changes["system_prompt"] = given.prompt
     return replace(config, **changes) if changes else config
 
 
@@ -161,6 +166,19 @@ def _has_type(deps: object, kind: object) -> bool:
         return deps is not None
 
 
+async def write_system_prompt(plan: Plan, given: Given, session_id: str) -> tuple[str, Given]:
+    """The text that the agent's function makes for this run, and what the run was given, with it and its deps.
+
+    Raises `ConfigurationError` for a function that fails, says nothing in time or returns something else.
+    """
+    from glidepath.agent.prompt_writer import write_prompt
+
+    deps = deps_for(plan, given, session_id)
+    kept = given.per_run or PerRun()
+    text = await write_prompt(plan.config, kept, deps, session_id)
+    return text, Given(replace(kept, system_prompt=text), deps, given.model)
+
+
 def _check_limits_option(limits: Limits) -> dict[str, Any]:
     check_limits(limits)
     said: dict[str, Any] = _wire.loads(_wire.encode(asdict(limits)))
@@ -180,7 +198,7 @@ def merge_earlier_options(snapshot: Snapshot, given: Given, limits: Limits | Non
     kept = _merge_options(snapshot.per_run, given.per_run)
     if limits is not None and kept is not None and kept.limits is not None:
         kept = replace(kept, limits=_check_limits_option(limits))
-    return replace(snapshot, per_run=kept), Given(kept, given.deps, given.model)
+    return replace(snapshot, per_run=kept), Given(kept, given.deps, given.model, given.prompt)
 
 
 def _merge_options(before: PerRun | None, now: PerRun | None) -> PerRun | None:
@@ -207,7 +225,7 @@ def inherit_options(parent: Run, plan: Plan, own: Given) -> Given:
         and not all(_has_type(deps, kind) for _, kind in plan.deps_needed)
     ):
         deps = None
-    return Given(kept, deps, own.model)
+    return Given(kept, deps, own.model, own.prompt)
 
 
 def _check_extras(extras: object) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Any, Generic, TypedDict, TypeVar
 
 from glidepath.values import DepsT
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from glidepath.agent.resuming import Target
     from glidepath.run import CancelToken, Decision, Inherit
     from glidepath.sessions import Session
-    from glidepath.spi import Model
+    from glidepath.spi import Model, PromptContext
     from glidepath.tools import ToolContext
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -25,7 +25,7 @@ class EveryRun(TypedDict, Generic[DepsT], total=False):
     cancel: CancelToken | None
     deps: DepsT | None
     limits: Limits | None
-    system_prompt: str | None
+    system_prompt: str | Callable[[PromptContext[DepsT]], str | Awaitable[str]] | None
     model: Model | str | None
     extras: Mapping[str, Any] | None
     tool_choice: str | None

@@ -20,6 +20,7 @@ from glidepath.agent.per_run import (
     check_run_options,
     inherit_options,
     merge_earlier_options,
+    write_system_prompt,
 )
 from glidepath.agent.prepare import RunRequest, make_id, prepare
 from glidepath.agent.run_lifecycle import Begin, announce_child, finish_run, report_child, revive_output
@@ -41,6 +42,8 @@ from glidepath.tools import ToolContext
 from glidepath.values import ConfigurationError, RunResult
 
 if TYPE_CHECKING:
+    from typing import Self
+
     from glidepath.agent.durable import Opening
     from glidepath.agent.resuming import Target
     from glidepath.agent.wallet_client import WalletClient
@@ -67,12 +70,39 @@ class RunStarter(Equipped):
         return asked
 
     def _run(self, asked: RunRequest) -> Coroutine[Any, Any, RunResult]:
+        if not isinstance(self.config.system_prompt, str):
+            return self._run_with_written_prompt(asked)
         if self._outfit is None and asked.budget is None and self.config.store is None:  # nearly always
             return finish_run(partial(self._begin, asked), asked, fitted=self._fitted)
         find_event_loop()  # before sources or a store are opened; a run without any looks by itself
         if self._outfit is not None:
             return self._run_with_sources(asked.cancel, lambda agent: agent._run(asked))  # noqa: SLF001 - nearly itself
         return self._run_stored(asked)
+
+    async def _run_with_written_prompt(self, asked: RunRequest) -> RunResult:
+        """A root whose system prompt is written now, for it alone."""
+        find_event_loop()
+        asked.session = self._home_of(asked)
+        agent = await self._write_prompt(asked, asked.session.id)
+        return await agent._run(asked)  # noqa: SLF001 - nearly itself
+
+    async def _write_prompt(self, asked: RunRequest, session_id: str) -> Self:
+        """This agent with the system prompt of one run; itself when that is a text already."""
+        if isinstance(self.config.system_prompt, str):
+            return self
+        _, asked.given = await write_system_prompt(self._plan, asked.given, session_id)
+        return self._apply_run_options(asked.given)
+
+    async def _write_child_prompt(
+        self, asked: RunRequest, plan: Plan, parent: Plan, home: Session, resumed: Resumption | None
+    ) -> Plan:
+        """The plan of a child with its system prompt: as it is in its journal, or written now."""
+        kept = None if resumed is None else resumed.snapshot.per_run
+        if kept is not None and kept.system_prompt is not None:
+            text, asked.given = kept.system_prompt, replace(asked.given, per_run=kept)
+        else:
+            text, asked.given = await write_system_prompt(plan, asked.given, home.id)
+        return self._plan_under(parent, replace(plan.config, system_prompt=text))
 
     def _begin(self, asked: RunRequest, home: Session | None = None) -> tuple[Run, Session]:
         """A root, ready to start, and its session."""
@@ -150,7 +180,8 @@ class RunStarter(Equipped):
             if opening.result is not None:
                 return revive_output(self._plan, opening.result)
             if opening.snapshot is None:
-                run = prepare(asked, self._plan, home, began=self._began)
+                plan = (await self._write_prompt(asked, home.id))._plan  # noqa: SLF001 - nearly itself
+                run = prepare(asked, plan, home, began=self._began)
                 return await finish_run(lambda: (run, home), asked, opening=opening, fitted=self._fitted)
             snapshot, asked.given = merge_earlier_options(opening.snapshot, asked.given, asked.limits)
             agent, resumed = self._apply_run_options(asked.given), opening.make_resumption(snapshot)
@@ -165,6 +196,10 @@ class RunStarter(Equipped):
                 asked.cancel,
                 lambda agent: agent._continue_from_snapshot(asked, home, resumed, opening),  # noqa: SLF001
             )
+        if not isinstance(self.config.system_prompt, str):
+            agent = await self._write_prompt(asked, home.id)
+            resumed.snapshot = replace(resumed.snapshot, per_run=asked.given.per_run)
+            return await agent._continue_from_snapshot(asked, home, resumed, opening)  # noqa: SLF001 - nearly itself
         plan, limits = self._plan, asked.limits
         if limits is not None:
             check_limits(limits)
@@ -267,6 +302,8 @@ class RunStarter(Equipped):
         if opening is not None and opening.snapshot is not None:
             resumed = opening.make_resumption(opening.snapshot)
         asked.prompt = asked.prompt if resumed is None else ()
+        if not isinstance(plan.config.system_prompt, str):
+            plan = await self._write_child_prompt(asked, plan, parent.plan, home, resumed)
         run = prepare(asked, plan, home, began=self._began, parent=parent, resumed=resumed)
         key = place_here()
         run.work.set_parent(parent)

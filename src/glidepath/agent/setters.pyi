@@ -1,6 +1,6 @@
 """Every setting as a method of a builder. Made by scripts/make_keywords.py from the declarations."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from datetime import timedelta
 from decimal import Decimal
 from typing import Any, Self
@@ -16,6 +16,7 @@ from glidepath.spi import (
     Model,
     OutputContext,
     Plugin,
+    PromptContext,
     ProtocolPolicy,
     ResourceConstraint,
     ResourceContext,
@@ -43,8 +44,8 @@ class Setters:
         """Tool objects, functions, sources such as McpServer, or names of installed tools."""
     def tool_sources(self, value: Iterable[ToolSource]) -> Self:
         """Where MCP servers and other sources in tools end up; what they offer is known when a run starts."""
-    def system_prompt(self, value: str) -> Self:
-        """What the model is told first."""
+    def system_prompt(self, value: str | Callable[[PromptContext[Any]], str | Awaitable[str]]) -> Self:
+        """What the model is told first, or a function of the run's context that writes it."""
     def limits(self, value: Limits) -> Self:
         """What one run may use, its descendants included."""
     def guardrails(self, value: GuardrailsConfig) -> Self:

@@ -188,7 +188,8 @@ def _add(server: MCPServer, label: str, agent: Agent, fly: Fly) -> None:
 
 
 def _description(agent: Agent) -> str:
-    first = agent.config.system_prompt.strip().split("\n")[0][:300]
+    prompt = agent.config.system_prompt
+    first = (prompt if isinstance(prompt, str) else "").strip().split("\n")[0][:300]
     limits = agent.config.limits
     held = [
         f"{value} {what}"

@@ -6,6 +6,7 @@ A hook that answers None has no opinion. Every hook may be a plain or an async m
 from __future__ import annotations
 
 from collections.abc import Awaitable, Collection, Iterable, Mapping, Sequence
+from datetime import date
 from typing import Any, ClassVar, Generic, TypeAlias
 
 from glidepath._wire import Value
@@ -31,6 +32,13 @@ class RunInfo(Value, frozen=True, kw_only=True):
     conversation_id: str | None = None
     user: str | None = None
     metadata: Mapping[str, str] | None = None
+
+
+class PromptContext(RunInfo, Generic[DepsT], frozen=True, kw_only=True):
+    """The run about to start, for a function that writes its system prompt: with its `deps`, and today's date."""
+
+    date: date
+    deps: DepsT = None  # type: ignore[assignment] # as in every context
 
 
 class _Context(Value, Generic[DepsT], frozen=True, kw_only=True):

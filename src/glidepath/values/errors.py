@@ -17,6 +17,7 @@ GlidepathError
 +-- StoreError                 a session store could not read or write
 +-- QuotaError                 a fleet refused a run: its tenant or the fleet has used up what it may
 +-- AskAgain                   raised by an output validator: the model is asked for another answer
++-- ItemsError                 what `Agent.map` was given stopped giving items
 +-- RunNotCompleted            raised by `RunResult.unwrap()`; carries the result
 
 RunInterrupted                 a KeyboardInterrupt: Ctrl-C ended `run_sync`; carries the result
@@ -59,6 +60,7 @@ __all__ = [
     "FatalToolError",
     "GlidepathError",
     "InconsistentHistoryError",
+    "ItemsError",
     "ModelError",
     "QuotaError",
     "RateLimitedError",
@@ -182,6 +184,10 @@ class QuotaError(GlidepathError):
 
 class AskAgain(GlidepathError):  # noqa: N818 - not an error: what the model is told
     """Raised by an output validator: the answer is not good enough, and the text tells the model why."""
+
+
+class ItemsError(GlidepathError):
+    """The iterable that `Agent.map` was given failed: what it gave before has its results."""
 
 
 class RunNotCompleted(GlidepathError):  # noqa: N818 - a public name fixed by the specification

@@ -232,7 +232,7 @@ class Hub:
         budget = self.allowance.budget(who.key)
         given: dict[str, Any] = {"session": session, "cancel": flight.token, "parent": budget}
         if instructions:
-            given["system_prompt"] = "\n\n".join(part for part in (agent.config.system_prompt, instructions) if part)
+            given["system_prompt"] = _add_instructions(agent.config.system_prompt, instructions)
         feed = await self._launch(flight, session, lambda: agent.stream(prompt, **given))
         await self._claim(flight, feed, who, tags)
         return feed
@@ -584,3 +584,15 @@ def refusal_of(error: Exception) -> HttpError:
     if isinstance(error, StoreError) and kind in ("unavailable", "locked", "full", "read_only"):
         return HttpError(503, f"store_{kind}", f"{error}", RETRY_AFTER)
     return HttpError(409 if isinstance(error, StoreError) else 400, kind or "refused", f"{error}")
+
+
+def _add_instructions(prompt: Any, instructions: str) -> Any:
+    """The system prompt of an agent with what a client adds to it; also where a function writes it."""
+    if isinstance(prompt, str):
+        return "\n\n".join(part for part in (prompt, instructions) if part)
+
+    async def write(context: Any) -> str:
+        text = prompt(context)
+        return f"{await text if hasattr(text, '__await__') else text}\n\n{instructions}"
+
+    return write

@@ -71,7 +71,8 @@ def estimate_next_message(talk: Conversation) -> dict[str, int]:
     size: Callable[[Message], int] = make_sizer(estimator)
     tools = tuple(tool.spec for tool in config.tools)
     shares = dict.fromkeys((_SYSTEM, _TOOLS, _SERVED, _YOU), 0)
-    shares[_SYSTEM] += estimator.estimate(config.system_prompt) if config.system_prompt else 0
+    known = config.system_prompt if isinstance(config.system_prompt, str) else ""
+    shares[_SYSTEM] += estimator.estimate(known) if known else 0
     shares[_TOOLS] += estimator.estimate(encode(tools).decode()) if tools else 0
     for message in talk.session.messages:
         name = _NAMES.get(message.role, message.role)
