@@ -35,6 +35,7 @@ from datetime import timedelta
 from decimal import Decimal
 from typing import Any, Required, TypedDict
 
+from glidepath.agent.agent import Agent
 from glidepath.agent.config import ExecutionMode
 from glidepath.agent.limits import Limits
 from glidepath.events import Event
@@ -73,6 +74,7 @@ from datetime import timedelta
 from decimal import Decimal
 from typing import Any, Self
 
+from glidepath.agent.agent import Agent
 from glidepath.agent.config import ExecutionMode
 from glidepath.agent.limits import Limits
 from glidepath.events import Event

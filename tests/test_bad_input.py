@@ -133,6 +133,7 @@ NAMED = (
     ("seed", ["seven", -1, 1.5, True, 1 << 63]),
     ("logprobs", ["five", -1, 1.5, True, 21]),
     ("fallback_models", [7, "x", [object()]]),
+    ("handoffs", [7, "x", [object()], [""], [int]]),
     ("output_validators", [7, "x", [object()], ["x"], [int]]),
     ("durability", [7, "maybe", None]),
     ("approvals", [{"allow": ["read"]}, "read", ["read"], 7]),

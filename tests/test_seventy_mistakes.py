@@ -95,7 +95,6 @@ def test_a_wrong_agent_is_refused_with_the_fix(mistake):
         ("api_key", r"it belongs to the model: .*api_key="),
         ("deps", r"agent\.run\(prompt, deps=...\)"),
         ("messages", r"agent\.run\(prompt, session=...\)"),
-        ("handoffs", "as_tool"),
         ("stream", r"agent\.stream\(prompt\)"),
         ("verbose", "LogObserver"),
     ],

@@ -112,6 +112,7 @@ NAMED = {  # for a field a value that is not the default; the others follow from
     "max_retries": 1,
     "fallback_models": (ScriptedModel([], name="second"),),
     "output_validators": (repr,),
+    "handoffs": ("another agent",),
     "output_type": dict[str, int],
     "deps_type": dict,
     "deps_factory": dict,
@@ -375,7 +376,7 @@ async def test_functions_work_as_hooks_plain_and_async():
 # --- children -----------------------------------------------------------------------------------------------------
 
 PASSED = {field: one.inherited for field, one in settings_of(LoopConfig).items()}
-NOT_INHERITED = {"event_sink", "empty_outcome_retry_budget", "conversation_id", "system_prompt"}
+NOT_INHERITED = {"handoffs", "event_sink", "empty_outcome_retry_budget", "conversation_id", "system_prompt"}
 
 
 def test_the_table_has_every_field_in_its_order():

@@ -83,6 +83,15 @@ def assemble(
     return add_fallback_route(plan, config)
 
 
+def _find_roster(config: LoopConfig) -> dict[str, LoopConfig] | None:
+    """The agents that may come to speak in its runs; None, as nearly always, when there is no other."""
+    if not config.handoffs:
+        return None
+    from glidepath.agent.roster import collect_roster
+
+    return collect_roster(config)
+
+
 def _policy(config: LoopConfig, behind: tuple[Tool, ...]) -> ProtocolPolicy:
     policy = config.protocol_policy or ProtocolPolicy()
     if behind:
@@ -95,13 +104,21 @@ def _policy(config: LoopConfig, behind: tuple[Tool, ...]) -> ProtocolPolicy:
 def _tool_parts(config: LoopConfig, behind: tuple[Tool, ...]) -> dict[str, Any]:
     """What a plan knows about the tools: those that are shown, those that are found, those of programs."""
     hands = hands_of(config.tools)
-    tools = (*config.tools, *behind, *hands)
+    shown = config.tools
+    if config.handoffs:
+        from glidepath.agent.roster import make_transfer_tools
+
+        shown = (*shown, *make_transfer_tools(config))
+    tools = (*shown, *behind, *hands)
+    if config.handoffs and len({one.name for one in tools}) < len(tools):
+        raise ConfigurationError("a tool has the name of a hand-off, such as transfer_to_NAME; give it another name")
     return {
         "tools": {tool.name: tool for tool in tools},
         "tool_names": frozenset(tool.name for tool in tools),
+        "roster": _find_roster(config),
         "behind": frozenset(tool.name for tool in behind),
         "hands": frozenset(tool.name for tool in hands),
-        "specs": tuple(tool.spec for tool in config.tools),
+        "specs": tuple(tool.spec for tool in shown),
         "terminal_tools": terminal_tools(config),
         "reviewer": _find_reviewer(config),
         "may_ask": any(tool.requires_approval or tool.asks_back for tool in tools),

@@ -86,6 +86,16 @@ class LoopConfig(DeclaredSettings, frozen=True, kw_only=True):
         python_only="Python objects; MCP servers go in [mcp.servers.NAME]",
         wider="Iterable[ToolSource]",
     )
+    handoffs: tuple[Any, ...] = setting(
+        "names",
+        "agents that the conversation may be handed over to",
+        default=(),
+        python_only="Python objects",
+        inherited=Passed.NO,
+        wider="Iterable[Agent[Any, Any] | str]",
+        in_python="agents, or names of agents that take part, to which the conversation may be handed over",
+        see="[hand-offs](handoffs.md)",
+    )
     system_prompt: str | Callable[[PromptContext], Any] = setting(
         "text",
         "what the model is told first",
@@ -524,7 +534,6 @@ _NOT_SETTINGS = {  # what is passed elsewhere, and where
     "budget": "an amount is limits=Limits(max_cost=...); a Budget belongs to a run: agent.run(prompt, parent=budget)",
     "cancel": _FOR_A_RUN.format("cancel"),
     "deps": _FOR_A_RUN.format("deps"),
-    "handoffs": "pass other agents as tools: tools=[other.as_tool(name, description)]",
     "history": _FOR_A_RUN.format("session"),
     "messages": _FOR_A_RUN.format("session"),
     "model_settings": "temperature, max_output_tokens and the rest are settings of their own",

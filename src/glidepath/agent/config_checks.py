@@ -55,6 +55,7 @@ def normalize(config: LoopConfig) -> None:
             "fallback_models",
             "stop_sequences",
             "output_validators",
+            "handoffs",
         )
     }
     for name in INSTALLED:
@@ -147,6 +148,10 @@ def check(config: LoopConfig) -> None:
             raise ConfigurationError(f"fallback_models[{number}] is already in use: a model cannot be its own fallback")
     _check_objects(config)
     _check_system_prompt(config)
+    if config.handoffs:
+        from glidepath.agent.roster import check_handoffs
+
+        check_handoffs(config)
     check_fields(config)
     _check_tools(config)
     for number, word in enumerate(config.stop_sequences):

@@ -5,6 +5,7 @@ from datetime import timedelta
 from decimal import Decimal
 from typing import Any, Required, TypedDict
 
+from glidepath.agent.agent import Agent
 from glidepath.agent.config import ExecutionMode
 from glidepath.agent.limits import Limits
 from glidepath.events import Event
@@ -36,6 +37,7 @@ class _Rest(TypedDict, total=False):
 
     tools: Iterable[Tool | ToolSource | Callable[..., Any] | str]
     tool_sources: Iterable[ToolSource]
+    handoffs: Iterable[Agent[Any, Any] | str]
     system_prompt: str | Callable[[PromptContext[Any]], str | Awaitable[str]]
     limits: Limits
     guardrails: GuardrailsConfig

@@ -85,6 +85,8 @@ def prepare(
     if parent is not None:
         watch, depth, above = parent.watch, parent.meter.depth + 1, above or parent.meter
         until = min(until, _end_of(watch, now))
+    if plan.roster is not None or resumed is not None:
+        plan = _take_speaker(plan, home, resumed)
     if above is not None and any(node.caps.money is not None for node in above.lineage):
         plan = add_prices(plan, plan.config)  # it spends from a budget that limits money
     if resumed is not None:
@@ -96,6 +98,13 @@ def prepare(
         meter, carried = Meter(plan.caps, above, depth), NOT_CARRIED
     watch = watch_over(plan, meter, now, until, elapsed, watch)
     return open_run(asked, plan, home, meter, watch, parent, resumed, carried=carried)
+
+
+def _take_speaker(plan: Plan, home: Session, resumed: Resumption | None) -> Plan:
+    """The plan of the agent that has the conversation: the one that it was handed to last."""
+    from glidepath.agent.handoffs import take_speaker
+
+    return take_speaker(plan, home.messages, resumed=resumed is not None)
 
 
 def _end_of(above: Watch, now: float) -> float:

@@ -5,6 +5,7 @@ from datetime import timedelta
 from decimal import Decimal
 from typing import Any, Self
 
+from glidepath.agent.agent import Agent
 from glidepath.agent.config import ExecutionMode
 from glidepath.agent.limits import Limits
 from glidepath.events import Event
@@ -44,6 +45,8 @@ class Setters:
         """Tool objects, functions, sources such as McpServer, or names of installed tools."""
     def tool_sources(self, value: Iterable[ToolSource]) -> Self:
         """Where MCP servers and other sources in tools end up; what they offer is known when a run starts."""
+    def handoffs(self, value: Iterable[Agent[Any, Any] | str]) -> Self:
+        """Agents, or names of agents that take part, to which the conversation may be handed over."""
     def system_prompt(self, value: str | Callable[[PromptContext[Any]], str | Awaitable[str]]) -> Self:
         """What the model is told first, or a function of the run's context that writes it."""
     def limits(self, value: Limits) -> Self:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
         SLICE as SLICE,
         Booking as Booking,
     )
+    from glidepath.kernel.model_call.fallback import switch_plan as switch_plan
     from glidepath.kernel.model_call.settlement import CallCharge as CallCharge
     from glidepath.kernel.tool_calls.interrupted import write_pause as write_pause
 
@@ -28,6 +29,7 @@ if not TYPE_CHECKING:
         context=("CharEstimator", "make_sizer", "repair", "strategy"),
         **{
             "model_call.booking": ("BYTES_PER_TOKEN", "Booking", "SLICE"),
+            "model_call.fallback": ("switch_plan",),
             "model_call.settlement": ("CallCharge",),
             "tool_calls.interrupted": ("write_pause",),
         },

@@ -123,6 +123,8 @@ class Plan(Value, frozen=True, kw_only=True):
     switches: tuple[Switch, ...]
     """The kill switches among the constraints, which the watch looks at between checkpoints."""
     lineup: HookTable
+    roster: Mapping[str, LoopConfig] | None
+    """Who may come to speak in its runs, by name; None when there is no other agent."""
     make_guards: Callable[..., tuple[CallGuard, ...]]
     make_stop_guards: Callable[..., tuple[StopGuard, ...]]
     known_stop_guards: Callable[..., tuple[StopGuard, ...] | None]

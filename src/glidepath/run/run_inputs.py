@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
@@ -39,6 +39,8 @@ class RunInputs(Record, eq=False, kw_only=True):
     deps: Any = None
     """The application's own, for its tools and hooks; never written anywhere."""
     resumed: Resumption | None = None
+    next_speaker: Callable[[], None] | None = None
+    """Lets another agent speak, when the next turn begins."""
     changes: tuple[ConfigurationChange, ...] = ()
     """What about its agent was different when it continued."""
 
@@ -68,6 +70,15 @@ class RunInputs(Record, eq=False, kw_only=True):
         """What its meter has in it from before, and who may stop it."""
         self.carried, self.token = carried, token
         self.unsaved["carried"] = self.unsaved["on_budget"] = None
+
+    def change_speaker(self, take_over: Callable[[], None]) -> None:
+        """Another agent speaks from the next turn on."""
+        self.next_speaker = take_over
+
+    def speak_for(self, plan: Plan) -> None:
+        """What is sent with each request is the speaking agent's."""
+        self.next_speaker = None
+        self.tool_choice, self.extras = plan.config.tool_choice, plan.extras
 
     def note_changes(self, changes: tuple[ConfigurationChange, ...]) -> None:
         """Record that the agent differs from the one that wrote the journal."""

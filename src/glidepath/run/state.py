@@ -299,7 +299,12 @@ class Run(Record, eq=False, kw_only=True):
         return False
 
     def admit(self) -> None:
-        """Add queued steering to the transcript, then the runtime's notices to the model."""
+        """Add queued steering to the transcript, then the runtime's notices to the model.
+
+        An agent that was handed the conversation, of which a notice tells, speaks from here on.
+        """
+        if self.terms.next_speaker is not None:
+            self.terms.next_speaker()
         transcript = self.transcript
         waiting, transcript.waiting = transcript.waiting, ()
         for message in waiting:

@@ -499,6 +499,7 @@ ROWS = (
 )
 PYTHON_ONLY: dict[str, str] = {
     "LoopConfig.tool_sources": "Python objects; MCP servers go in [mcp.servers.NAME]",
+    "LoopConfig.handoffs": "Python objects",
     "LoopConfig.limits": "the section [limits]",
     "LoopConfig.guardrails": "the section [guardrails]",
     "LoopConfig.approvals": "the section [approvals]",

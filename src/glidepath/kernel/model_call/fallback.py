@@ -145,9 +145,14 @@ def _switch_to_next_model(call: PaidCall, error: ModelError) -> None:
 
 
 def _switch(run: Run, plan: Plan, reason: str) -> None:
-    """Use another model from now on: its prices, its window, its caps, its own account."""
+    """Use another model of the route, because the one in use has failed or works again."""
+    _log.warning("%s: from %s to %s: %s", run.run_id, run.plan.model_name, plan.model_name, reason)
+    switch_plan(run, plan, reason)
+
+
+def switch_plan(run: Run, plan: Plan, reason: str) -> None:
+    """Use another plan from now on: its model, its prices, its window, its caps, its own account."""
     before = run.plan
-    _log.warning("%s: from %s to %s: %s", run.run_id, before.model_name, plan.model_name, reason)
     broke_prefix(run, f"another model answers ({plan.model_name})")
     run.use(plan)
     run.emit(ModelSwitched, before.model_name, plan.model_name, reason, provider_of(plan.model))
