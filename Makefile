@@ -4,6 +4,7 @@ PEERS ?= build/peers
 JOBS ?= 3 # tests wait about a third of their time: one more than the cores of the smallest machine
 VENV ?= .venv
 BIN := $(VENV)/bin
+DEMO := $(if $(wildcard $(VENV)/.stamp),$(VENV),.venv-demo)# small, unless the development set is there already
 SLICE := claude-code codex langgraph openai-agents # real agents that `make test` runs behind the gate
 KERNEL := tests/test_guarantees.py $(addprefix tests/, constraints guards landing ledger loop outcome run tools)
 DECK := deck/index.html deck/package-lock.json deck/vite.config.ts $(shell find deck/src deck/public -type f)
@@ -27,9 +28,12 @@ $(VENV)/.stamp: pyproject.toml requirements/dev.txt
 	$(PIP) install --quiet --no-deps --no-build-isolation -e .
 	@touch $@
 
-demo: venv ## a limit that lands, a budget that holds, a loop that is noticed: no key, no account
-	@$(BIN)/glidepath demo
-	@echo "Here glidepath is $(BIN)/glidepath."
+demo: $(DEMO)/.stamp ## an agent lands behind the gate, a budget holds, a loop is noticed: no key, no account
+	@$(DEMO)/bin/glidepath demo
+	@echo "Here glidepath is $(DEMO)/bin/glidepath."
+
+.venv-demo/.stamp: pyproject.toml requirements/demo.txt requirements/build.txt
+	@$(PYTHON) scripts/install_demo.py .venv-demo
 
 deck: venv deck-build ## the flight deck with a small demo fleet: no key, no account (needs Node 20.19 or later)
 	@$(BIN)/glidepath deck --demo
@@ -102,9 +106,10 @@ constraints: ## pin everything again (needs uv)
 	$(COMPILE) pyproject.toml --extra all --extra dev -o requirements/constraints.txt
 	$(COMPILE) --no-strip-extras pyproject.toml --extra dev -c requirements/constraints.txt -o requirements/dev.txt
 	$(COMPILE) --no-strip-extras pyproject.toml --extra all -c requirements/constraints.txt -o requirements/image.txt
+	$(COMPILE) --no-strip-extras pyproject.toml --extra demo -c requirements/constraints.txt -o requirements/demo.txt
 	$(COMPILE) --no-strip-extras --group docs -o requirements/docs.txt
 	echo hatchling | $(COMPILE) - -c requirements/constraints.txt -o requirements/build.txt
 
 clean: ## remove everything that is made
-	rm -rf .venv .venv-docs build dist deck/node_modules src/glidepath/apps/server/static .coverage .coverage.* .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+	rm -rf .venv .venv-demo .venv-docs build dist deck/node_modules src/glidepath/apps/server/static .coverage .coverage.* .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -59,7 +59,7 @@ def test_the_source_archive_can_build_test_and_document_itself(built):
         names = {name.partition("/")[2] for name in archive.getnames()}
     needed = """pyproject.toml README.md LICENSE CHANGELOG.md CONTRIBUTING.md SECURITY.md Makefile mkdocs.yml
         docs/index.md src/glidepath/py.typed requirements/dev.txt requirements/docs.txt requirements/constraints.txt
-        requirements/image.txt requirements/build.txt .dockerignore
+        requirements/demo.txt requirements/image.txt requirements/build.txt .dockerignore
         tests/test_package.py deck/package-lock.json examples/batch.py deck/src/main.tsx
         scripts/docs_site.py config/samples/local.toml"""
     for name in needed.split():
@@ -94,7 +94,7 @@ def test_the_version_is_the_same_everywhere():
     assert released[:1] in ([], [glidepath.__version__])
 
 
-@pytest.mark.parametrize("file", ["constraints.txt", "dev.txt", "docs.txt", "image.txt", "build.txt"])
+@pytest.mark.parametrize("file", ["constraints.txt", "demo.txt", "dev.txt", "docs.txt", "image.txt", "build.txt"])
 def test_every_requirement_is_pinned_with_its_hashes(file):
     text = (ROOT / "requirements" / file).read_text(encoding="utf-8").replace("\\\n", " ")
     rows = [line for line in text.splitlines() if line.strip()]
@@ -110,7 +110,7 @@ def test_every_dependency_is_in_the_constraints():
     assert names(PROJECT["dependency-groups"]["docs"]) <= pinned("docs.txt")
 
 
-@pytest.mark.parametrize("file", ["dev.txt", "image.txt"])
+@pytest.mark.parametrize("file", ["demo.txt", "dev.txt", "image.txt"])
 def test_extras_that_a_pinned_package_asks_for_are_pinned(file):
     """Older versions of pip take the newest `psycopg[binary]` if only `psycopg` is pinned, and it has no hash."""
     text = (ROOT / "requirements" / file).read_text(encoding="utf-8")

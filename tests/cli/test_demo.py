@@ -1,16 +1,20 @@
 """The first minute: what `glidepath demo` shows, on the embedded model and without it."""
 
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from glidepath import models
+from glidepath.apps import cli
 from glidepath.errors import ConfigurationError
 
 from .shell_user import glidepath
 from .terminal import Terminal
 
+AGENT = Path(cli.__file__).with_name("demo_agent.py")
 TOKENS = re.compile(r"together ([\d,]+) of ([\d,]+) tokens")
 
 
@@ -18,22 +22,32 @@ def check_scenes(shown):
     """A newcomer who reads only this knows what is different."""
     flat = " ".join(shown.split())
     for words in (
-        "1. A limit that lands with an answer",
+        "1. An agent you did not write, landed by the gate",
+        "tokens and no answer. The demo ended it.",
+        "SCRIPTED-ANSWER after",
+        "was landed: the limit of 20,000 tokens is reached.",
+        "Exit code 0. The agent is the same file",
+        "2. A limit that lands with an answer",
         "the limit of 1 model turn is reached; tools withdrawn, one last call from the reserve",
         "answer: ",
         "result: WRAPPED_UP (MAX_STEPS)",
-        "2. A budget that holds among four agents at once",
-        "3. A stuck loop, noticed",
+        "3. A budget that holds among four agents at once",
+        "4. A stuck loop, noticed",
         "atlas was repeated without a new result 3 times; the model is told",
         "the model calls it again; the tool is withdrawn",
         "`glidepath sim` runs all",
         "glidepath sim",
         "contained by the default limits and guards, no holes found",
-        "Next, with a model of your choice",
+        "Next, the agent that you use, with a limit",
+        "Or with a model of your choice",
         "glidepath run --model anthropic:",
     ):
         assert words in flat, f"{words}\n{shown}"
     assert re.search(r"result: \w+ \(COMPLETED\)\. It took \d of 12 turns", flat), shown
+    bare, governed = re.search(
+        r"(\d+) calls, [\d,]+ tokens and no answer.* (\d+) calls, [\d,]+ of 20,000", flat
+    ).groups()
+    assert int(governed) < int(bare) >= 60, shown
     spent, most = (int(number.replace(",", "")) for number in TOKENS.search(flat).groups())
     assert most * 3 // 4 < spent <= most, shown
     for city in ("Lisbon", "Oslo", "Rome", "Paris"):
@@ -47,8 +61,32 @@ def test_the_demo_without_a_model_shows_a_landing_a_held_budget_and_a_noticed_lo
     check_scenes(ran.out)
 
 
+def test_the_agent_of_the_first_scene_needs_nothing_but_the_standard_library():
+    loaded = f"import runpy, sys; before = set(sys.modules); runpy.run_path({str(AGENT)!r}, run_name='agent')"
+    names = f"{loaded}; print(*{{name.partition('.')[0] for name in set(sys.modules) - before}})"
+    done = subprocess.run([sys.executable, "-I", "-S", "-c", names], capture_output=True, text=True, check=True)
+    assert set(done.stdout.split()) - {"agent"} <= set(sys.stdlib_module_names)
+    assert "glidepath" not in AGENT.read_text(encoding="utf-8").partition('"""\n\n')[2]
+
+
+def test_the_programs_of_the_first_scene_see_no_key_of_the_person_who_watches(tmp_path):
+    keys = {"OPENAI_API_KEY": "sk-mine", "OPENAI_BASE_URL": "http://127.0.0.1:9", "HTTP_PROXY": "http://127.0.0.1:9"}
+    ran = glidepath("demo", "--model", "scripted", folder=tmp_path, environ=keys)
+    assert ran.code == 0, ran
+    check_scenes(ran.out)
+
+
+def test_without_the_packages_of_the_gate_the_demo_leaves_its_scene_out_and_says_what_to_install(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "aiohttp", None)
+    ran = glidepath("demo", "--model", "scripted", folder=tmp_path)
+    assert ran.code == 0, ran
+    assert "Left out: this command needs aiohttp" in ran.out
+    assert "[gate]" in ran.out
+    assert "4. A stuck loop, noticed" in ran.out
+
+
 def test_the_demo_breaks_no_word_at_the_edge_of_the_screen(tmp_path):
-    with Terminal(60, tmp_path, "demo", "--model", "scripted", height=90) as terminal:
+    with Terminal(60, tmp_path, "demo", "--model", "scripted", height=110) as terminal:
         assert terminal.code() == 0
         rows = [row for row in terminal.screen().splitlines() if "glidepath run" not in row]
     said = " ".join(" ".join(rows).split())

@@ -1,4 +1,4 @@
-"""The three scenes of `glidepath demo`: a limit that lands, a budget that holds, a loop that is noticed."""
+"""The scenes of `glidepath demo` that our own agents play: a limit lands, a budget holds, a loop is noticed."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class DemoStage:
 
     async def limit(self) -> bool:
         """One turn is allowed, the model spends it on a tool, and there is still an answer."""
-        self._title("1. A limit that lands with an answer")
+        self._title("2. A limit that lands with an answer")
         self._line(f'The model may take one turn. The task: "{TASK}"')
         agent = self._agent(
             limits=Limits(max_iterations=1, timeout=_PATIENCE),
@@ -80,7 +80,7 @@ class DemoStage:
 
     async def budget(self) -> bool:
         """Four agents want more than there is, at the same moment, and together they stay below the limit."""
-        self._title("2. A budget that holds among four agents at once")
+        self._title("3. A budget that holds among four agents at once")
         self._line(f"{_SHARED:,} tokens for all of them. Each would write more than its share.")
         purse = Budget(Limits(max_tokens=_SHARED, landing_tokens=48))
         agent = self._agent(
@@ -106,7 +106,7 @@ class DemoStage:
 
     async def loop(self) -> bool:
         """A model that has to call a tool every turn calls the same one, until somebody notices."""
-        self._title("3. A stuck loop, noticed")
+        self._title("4. A stuck loop, noticed")
         self._line("The model must call a tool in every turn, and has 12 turns to waste.")
         agent = self._agent(
             limits=Limits(max_iterations=12, timeout=_PATIENCE),

@@ -1,7 +1,8 @@
-"""See in a minute what is different: a limit that lands, a budget that holds, a loop that is noticed.
+"""See in a minute what is different: an agent you did not write lands, a budget holds, a loop is noticed.
 
-It runs on the embedded model, a real one of 135 million parameters: no key, no account, no network once the model is
-here. Where it is unavailable, a scripted model takes its place. With your own task, one agent with one tool answers it.
+The first scene puts a small foreign agent behind the gate. The others run on the embedded model, a real one of 135
+million parameters: no key, no account, no network once the model is here. Where it is unavailable, a scripted model
+takes its place. With your own task, one agent with one tool answers it.
 """
 
 from __future__ import annotations
@@ -21,7 +22,9 @@ if TYPE_CHECKING:
 EMBEDDED = "local:smollm2"
 SCRIPTED = "scripted"
 NEXT = """\
-Next, with a model of your choice, on the folder you are in:
+Next, the agent that you use, with a limit:
+  glidepath gate run --max-budget-usd 0.50 -- claude -p "fix the failing test"
+Or with a model of your choice, on the folder you are in:
   export ANTHROPIC_API_KEY=...
   glidepath run --model anthropic:claude-sonnet-4-5 --max-budget-usd 0.50 "what is in this folder?"
   glidepath chat --model anthropic:claude-sonnet-4-5
@@ -46,6 +49,12 @@ def execute(options: argparse.Namespace, world: CliContext) -> int:
     """Fetch the model if needed, play the scenes, and print what to do next."""
     if options.task is not None:
         return _run_one_task(options, world)
+    from glidepath.apps.cli.demo_gate import play_gate
+
+    if not asyncio.run(play_gate(world)):
+        world.complain("the gate could not be shown; `glidepath gate run --help` has its flags")
+        return 1
+    world.write("\n")
     model = _model_or_script(options.model, world)
     try:
         fine = asyncio.run(_play_scenes(model, world))
