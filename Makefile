@@ -15,7 +15,7 @@ COMPILE := $(UV) pip compile --quiet --upgrade --universal --python-version 3.11
 unexport PYTHONDONTWRITEBYTECODE # the tests start hundreds of processes: without bytecode each compiles the package again
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo deck deck-build test test-all lint format bench bench-peers probes campaign docs constraints clean
+.PHONY: help venv demo deck deck-build test test-all lint format bench bench-peers probes campaign docs constraints release-check clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 14
@@ -92,6 +92,9 @@ bench-peers: venv ## the same for other frameworks, each in its own environment 
 campaign: venv ## the long property and crash campaigns, BFCL, AgentDojo, all real agents (needs a package index and npm)
 	@$(BIN)/python bench/gate/agents.py install || echo "not every agent could be installed: tests are skipped"
 	GLIDEPATH_CAMPAIGN=1 $(BIN)/python -m pytest -n $(JOBS) -m slow
+
+release-check: venv ## build wheel and sdist, try both on 3.11 to 3.13 with nothing else installed, check licenses, write an SBOM
+	@$(BIN)/python scripts/release_check.py
 
 docs: .venv-docs/.stamp ## build the documentation site into build/site; open build/site/index.html
 	NO_MKDOCS_2_WARNING=1 .venv-docs/bin/python -m mkdocs --quiet build --clean
