@@ -138,3 +138,15 @@ def spaced():
     return ScriptedModel(
         [say("10\u00a0000\u202f\u20ac, \u0645\u06cc\u200c\u062e\u0648\u0627\u0647\u0645, a\u200bb\u202e\x1b[2J.")]
     )
+
+
+def writer():
+    """Writes a file whenever it is told something, then repeats what it was told."""
+
+    def answer(request):
+        if request.messages[-1].role == "user":
+            return call("write", path="made.txt", content="x\n")
+        told = [one.text for one in request.messages if one.role == "user"][-1]
+        return say("I was told: " + told)
+
+    return ScriptedModel(name="writer").forever(answer)

@@ -370,9 +370,9 @@ def test_a_change_that_cannot_be_undone_does_not_bar_the_way_to_older_ones(tmp_p
     write("1")
     (tmp_path / "b").write_text("mine")
     changes._turns = [[first], [second]]
-    assert changes.undo() == ["b: left alone, because it has been changed since"]
-    assert changes.undo()[-1] == "/undo once more undoes the turn before, too."
-    assert changes.undo()[0] == "a: removed, it was new"
+    assert changes.undo()[0] == ["b: left alone, because it has been changed since"]
+    assert changes.undo()[0][-1] == "/undo once more undoes the turn before, too."
+    assert changes.undo()[0][0] == "a: removed, it was new"
     assert changes.all() == [second]
 
 

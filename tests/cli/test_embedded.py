@@ -21,8 +21,8 @@ def weights():
 def test_more_than_one_simple_tool_needs_a_yes(tmp_path, tools):
     refused = glidepath(*LOCAL, "--tools", tools, folder=tmp_path)
     assert refused.code == 2
-    assert "Pass --yes" in refused.err
-    assert glidepath(*LOCAL, "--tools", tools, "--yes", folder=tmp_path).code == 0
+    assert "Pass --overload" in refused.err
+    assert glidepath(*LOCAL, "--tools", tools, "--overload", folder=tmp_path).code == 0
 
 
 def test_without_being_asked_for_it_gets_no_tools_and_says_so(tmp_path):

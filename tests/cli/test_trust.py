@@ -501,7 +501,7 @@ def test_show_says_which_values_are_ignored(tmp_path):
 
 
 def test_help_and_completion_know_it(tmp_path):
-    assert "trust" in glidepath("--help", folder=tmp_path).out
+    assert "trust" in glidepath("--help-all", folder=tmp_path).out
     told = glidepath("trust", "--help", folder=tmp_path).out
     assert all(word in told for word in ("list", "revoke", "--yes"))
     assert "trust" in glidepath("completion", "bash", folder=tmp_path).out

@@ -419,7 +419,7 @@ class JournalRecorder(JournalWriter):
     def _summary(self, state: str, result: RunResult | None) -> dict[str, Any]:
         run, known = self._run, self.known
         cost = run.cost()
-        task = next((m.text for m in run.transcript.messages[run.transcript.first_new :] if m.role == "user"), "")
+        task = next((m.text for m in run.transcript.messages if m.role == "user"), "")  # names the whole session
         return {
             "state": state,
             "outcome": None if result is None else result.outcome.value,

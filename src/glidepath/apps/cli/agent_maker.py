@@ -37,6 +37,10 @@ def make_agent(
     output: type | None = None,
 ) -> Agent:
     """The agent that the settings describe; raises `ConfigurationError` if they are wrong."""
+    if settings.agent is not None:
+        from glidepath.apps.cli.own_agent import adapt_agent
+
+        return adapt_agent(settings.agent, settings, world, model=model, plugins=plugins, output=output)
     fields = config_fields(settings)
     name = model or settings.get("model")
     if not name:
@@ -58,10 +62,9 @@ def make_agent(
     if fields.get("fallback_models"):
         fields["fallback_models"] = tuple(make_model(one, world) for one in fields["fallback_models"])
     if fields.get("store"):
-        named = fields["store"]
-        fields["store"] = None if named == NO_STORE else add_redaction(make_store(named, world), settings, world)
+        fields["store"] = open_store(fields["store"], settings, world)
     if settings.get("telemetry.otel"):
-        plugins = (_set_up_telemetry(settings), *plugins)
+        plugins = (set_up_telemetry(settings), *plugins)
     if plugins:
         fields["plugins"] = (*fields.get("plugins", ()), *plugins)
     told = project_instructions(world, wanted=settings.get("agents_md") is not False)
@@ -73,10 +76,15 @@ def make_agent(
     try:
         return Agent(**fields)
     except ConfigurationError as error:
-        raise ConfigurationError(_rephrase_error(str(error))) from error
+        raise ConfigurationError(rephrase_error(str(error))) from error
 
 
-def _set_up_telemetry(settings: LoadedSettings) -> Any:
+def open_store(named: str, settings: LoadedSettings, world: CliContext) -> Any:
+    """The store of this name, behind the hook that redacts; None for `none`."""
+    return None if named == NO_STORE else add_redaction(make_store(named, world), settings, world)
+
+
+def set_up_telemetry(settings: LoadedSettings) -> Any:
     """Set up the OpenTelemetry SDK and return the plugin."""
     try:
         from glidepath.apps.telemetry import OpenTelemetry
@@ -92,9 +100,9 @@ def _set_up_telemetry(settings: LoadedSettings) -> Any:
 
 
 def _offer_little(settings: LoadedSettings, world: CliContext) -> None:
-    """The embedded model can call one simple tool. With more it makes things up, so `--yes` is required."""
+    """The embedded model can call one simple tool. With more it makes things up, so `--overload` is required."""
     tools, servers = settings["tools"], settings.get("mcp") or settings.get("mcp_config")
-    if settings.get("yes"):
+    if settings.get("overload"):
         return
     if not settings.is_set_by_person("tools") and not servers:
         if tools:
@@ -103,12 +111,12 @@ def _offer_little(settings: LoadedSettings, world: CliContext) -> None:
     elif len(tools) > 1 or servers or set(tools) & {"write", "edit", "shell"}:
         raise ConfigurationError(
             f"the embedded model cannot handle {', '.join(tools) or 'the tools of MCP servers'}: it has 135 million "
-            "parameters, and with more than one simple tool it makes up what it did. Pass --yes to try it "
+            "parameters, and with more than one simple tool it makes up what it did. Pass --overload to try it "
             "anyway, or name a larger model (`glidepath models`)"
         )
 
 
-def _rephrase_error(text: str) -> str:
+def rephrase_error(text: str) -> str:
     """The error, with the command-line fix instead of the Python one."""
     for said, name, figures in re.findall(r"(prices=\{('.*?'|\".*?\"): \((.*?)\)\})", text):
         prices = {literal_eval(name): ["0", "0"] if figures == "0, 0" else ["3", "15"]}
@@ -160,9 +168,14 @@ def make_model(name: str, world: CliContext) -> Any:
         if isinstance(found, type) or not callable(getattr(found, "stream", None)):
             found = _call_model_factory(found, name)
         return found
+    from glidepath.apps.cli.keyring_keys import read_key
     from glidepath.models import resolve
+    from glidepath.models.hosts import HOSTS
 
     key = world.environ.get("GLIDEPATH_API_KEY") if name.startswith("openai-compatible:") else None
+    host = HOSTS.get(name.partition(":")[0])
+    if host is not None and host.key and not world.environ.get(host.key):
+        key = read_key(host.key)
     try:
         return resolve(name, api_key=key)
     except ConfigurationError as error:

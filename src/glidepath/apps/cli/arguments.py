@@ -17,6 +17,16 @@ def parse_whole_number(text: str) -> int:
     return number
 
 
+def add_agent_flags(parser: argparse.ArgumentParser) -> None:
+    """Add the flags that name an agent and answer its questions in advance."""
+    parser.add_argument(
+        "-a", "--agent", metavar="MODULE:NAME", help="use this Agent; what you pass as flags changes it, files do not"
+    )
+    parser.add_argument(
+        "--yes", dest="approve", action="store_const", const="all", help="do not ask: the same as --approve all"
+    )
+
+
 def add_config_flags(parser: argparse.ArgumentParser) -> None:
     """Add the flags that say where settings come from."""
     group = parser.add_argument_group("configuration")

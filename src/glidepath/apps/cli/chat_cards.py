@@ -21,6 +21,8 @@ from glidepath.apps.cli.display_text import call_line, escape_invisible, width_o
 from glidepath.apps.cli.layers import Known, LoadedSettings
 from glidepath.apps.cli.notes import describe_outcome, make_next_run_command
 from glidepath.apps.cli.session_names import choose_session, decode_place, keep_file, shorten_id
+from glidepath.apps.cli.setting_values import read_text
+from glidepath.apps.cli.settings import BY_KEY
 from glidepath.apps.cli.status import clip_line
 from glidepath.apps.cli.stores import add_redaction, make_store, on_store
 from glidepath.values import ConfigurationError, StoreError
@@ -64,7 +66,7 @@ def keep_card(session: Session, said: str | UserMessage, model: str, settings: L
     card = ChatCard(
         model=_drop_if_secret(model),
         folder=str(folder),
-        tools=settings.known["tools"].typed if "tools" in settings.known else "",
+        tools=(settings.known["tools"].typed if "tools" in settings.known else "") or known.tools,
         first="" if settings.get("redact") else known.first or " ".join(words.split())[:_WORDS],
     )
     _keep(session.id, card, known)
@@ -266,12 +268,24 @@ def choose_chat(
     session, works = asyncio.run(find(None)) if store is None else on_store(store, find)
     if not settings.get("model"):
         settings.known["model"] = Known(_model_of(session, settings, world), f"session {shorten_id(session)}")
-    tools = card_of(session).tools
-    if works and tools and not settings.is_set_by_person("tools"):
-        world.note(
-            f"This conversation was held with other tools; to have them again, pass --tools {shlex.quote(tools)}"
-        )
+    if works and settings.agent is None and not settings.is_set_by_person("tools"):
+        _remember_tools(session, settings, world)
     return session
+
+
+def _remember_tools(session: str, settings: LoadedSettings, world: CliContext) -> None:
+    """Give a conversation the tools it was held with; one's own only in the folder where they were named."""
+    card = card_of(session)
+    if not card.tools:
+        return
+    if "python:" in card.tools and card.folder != str(world.folder):
+        said = (
+            f"This conversation was held with other tools; to have them again, pass --tools {shlex.quote(card.tools)}"
+        )
+        world.note(said)
+        return
+    settings.known["tools"] = Known(read_text(BY_KEY["tools"], card.tools, "--tools"), f"session {shorten_id(session)}")
+    world.note(f"with the tools of this conversation: {escape_invisible(card.tools)}")
 
 
 def _open_store(settings: LoadedSettings, world: CliContext) -> Any:

@@ -131,8 +131,8 @@ class Changes(Plugin):
         calls = [call for one in messages if one.role == "assistant" for call in one.tool_calls]
         return f" {_EARLIER}" if any(call.name in WRITERS and call.id in done for call in calls) else ""
 
-    def undo(self) -> list[str]:
-        """Restore the files of the last turn that changed any, and say what was done.
+    def undo(self) -> tuple[list[str], list[str]]:
+        """Restore the files of the last turn that changed any: what was done, and which files were restored.
 
         What cannot be restored stays, for another try. After the second, it no longer bars the turn before it.
         """
@@ -140,20 +140,21 @@ class Changes(Plugin):
             self._turns.pop()
         turn = self._turns[-1]
         if not turn:
-            return ["There is nothing to undo. Only what write and edit have changed in this chat can be undone."]
+            return ["There is nothing to undo. Only what write and edit have changed in this chat can be undone."], []
         merged: dict[str, Change] = {}
         for change in turn:
             known = merged.get(change.path, change)
             merged[change.path] = Change(change.path, known.before, change.after)
         tried = [(change, *self._put_back(change)) for change in merged.values()]
         said = [text for _, _, text in tried]
-        left = [change for change, restored, _ in tried if not restored]
+        left = [change for change, is_back, _ in tried if not is_back]
         again, self._left, self._turns[-1] = left == self._left, left, left
         if left and again and len(self._turns) > 1:
             self._turns[-2:] = [self._turns[-2] + left]
             said.append("/undo once more undoes the turn before, too.")
-        told = ["The model is not told. Changes made by shell commands are not undone."]
-        return said + (told if len(left) < len(tried) else [])
+        restored = [change.path for change, is_back, _ in tried if is_back]
+        told = ["The model is told with your next message. Changes made by shell commands are not undone."]
+        return said + (told if restored else []), restored
 
     def _put_back(self, change: Change) -> tuple[bool, str]:
         name = escape_invisible(change.path)

@@ -1,10 +1,11 @@
-"""Where settings come from: flags, the environment, a file, the defaults. The first one that sets a value wins.
+"""Where settings come from: flags, the environment, a file, the user's own file, the defaults. The first one wins.
 
 A file found in an untrusted folder can only narrow settings: everything else in it is ignored.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import re
 import shlex
@@ -23,6 +24,7 @@ from glidepath.apps.cli.settings import BY_KEY, BY_SEED, SECTIONS, SETTINGS, var
 from glidepath.apps.cli.usage_errors import explain_wrong_variable
 from glidepath.values import ConfigurationError, Setting, close_to
 
+USER_FILE = "user.toml"
 _META = ("$schema",)
 _KEYS = ("api_key", "apikey", "api-key")
 _ALIKE = 0.75  # a bare key without its section; short words are alike by chance
@@ -52,10 +54,13 @@ class LoadedSettings:
     found: bool = field(kw_only=True)
     trusted: bool = field(default=False, kw_only=True)
     ignored: Mapping[str, Known] = field(default_factory=dict, kw_only=True)
+    agent: Any = field(default=None, kw_only=True)
+    """The Agent that `--agent` names; the settings then change only what flags say."""
+    agent_name: str = field(default="", kw_only=True)
 
     def copy(self) -> LoadedSettings:
         """The same settings, to be changed for one agent."""
-        return LoadedSettings(dict(self.known), self.file, found=self.found, trusted=self.trusted, ignored=self.ignored)
+        return dataclasses.replace(self, known=dict(self.known))
 
     def __getitem__(self, key: str) -> Any:
         return self.known[key].value
@@ -84,7 +89,12 @@ def gather(
     terminal, one line reports what is ignored.
     """
     file, folder = _find_file(options, world)
+    if getattr(options, "agent", None):  # settings do not make it, so they need no trust
+        only = [key for key in only if not BY_KEY[key].python]
     known = {s.key: Known(s.default, "default") for s in SETTINGS if s.default is not None}
+    own = None if getattr(options, "no_config", False) else user_file(world.environ)
+    mine = {key: value for key, (value, _) in load(own).items()} if own is not None and own.is_file() else {}
+    known.update({key: Known(value, f"your {USER_FILE}") for key, value in mine.items()})
     spoken = {**_from_environment(world.environ), **_from_flags(options)}
     trusted = False
     ignored: dict[str, Known] = {}
@@ -99,7 +109,7 @@ def gather(
 
             values = {key: one.value for key, one in said.items()}
             trusted, refused = admit(
-                folder, values, world, ask=ask and _wants_text(spoken), only=set(only) - set(spoken)
+                folder, values, world, ask=ask and _wants_text(spoken), only=set(only) - set(spoken), own=mine
             )
             ignored = {key: said.pop(key) for key in refused}
         known.update(said)
@@ -112,6 +122,12 @@ def gather(
 def _wants_text(spoken: Mapping[str, Known]) -> bool:
     """False if JSON is wanted: a program reads that, and it cannot answer questions."""
     return "output_format" not in spoken or spoken["output_format"].value == "text"
+
+
+def user_file(environ: Mapping[str, str]) -> Path | None:
+    """Where a person's own settings are, for every folder; None where nobody has a home."""
+    base = environ.get("XDG_CONFIG_HOME") or (f"{environ['HOME']}/.config" if environ.get("HOME") else "")
+    return Path(base) / "glidepath" / USER_FILE if base else None
 
 
 # --- a file -----------------------------------------------------------------------------------------------------

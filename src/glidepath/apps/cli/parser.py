@@ -9,7 +9,7 @@ from typing import Any, NoReturn
 
 from glidepath._version import VERSION
 from glidepath.apps.cli.cli_context import CliContext
-from glidepath.apps.cli.commands import COMMANDS
+from glidepath.apps.cli.commands import COMMANDS, FAMILIES, GROUPS
 
 Execute = Callable[[argparse.Namespace, CliContext], int]
 
@@ -26,6 +26,10 @@ def parse(argv: Sequence[str], world: CliContext) -> tuple[argparse.Namespace, E
     """The options and the function that executes them; raises SystemExit for --help, --version and usage errors."""
     if list(argv[:1]) == ["help"]:
         argv = [*(word for word in argv[1:] if not word.startswith("-")), "--help"]
+    if list(argv) in (["-h"], ["--help"]):
+        world.write(_short_page())
+        raise SystemExit(0)
+    argv = _join_family(["--help" if word == "--help-all" else word for word in argv[:1]] + list(argv[1:]))
     command = next((word for word in argv if not word.startswith("-")), None)
     parser = make_parser([command] if command in COMMANDS else [])
     if command is not None and command not in COMMANDS and argv[0] == command:
@@ -33,12 +37,30 @@ def parse(argv: Sequence[str], world: CliContext) -> tuple[argparse.Namespace, E
     if argv and argv[0].startswith("-") and argv[0] not in parser.flags:
         _refuse_flag(argv, parser)
     if not argv:
-        parser.print_help(world.stderr)
+        world.stderr.write(_short_page())
         raise SystemExit(2)
     options = parser.parse_args(list(argv))
     if options.command is None:
         parser.error("name a command: " + ", ".join(COMMANDS))
     return options, import_module(f"glidepath.apps.cli.commands.{options.command}_command").execute
+
+
+def _short_page() -> str:
+    """What `--help` prints: the commands most people need, within 24 lines."""
+    shown = {title: {name: line for name, line in lines.items() if name in COMMANDS} for title, lines in GROUPS.items()}
+    lines = ["usage: glidepath COMMAND ...    An agent runtime that always lands."]
+    for title, rows in shown.items():
+        lines += [*([""] if len(lines) > 1 else []), f"{title}:"]
+        lines += [f"  {name:<9} {line}" for name, line in rows.items()]
+    more = len(COMMANDS) - sum(map(len, shown.values()))
+    lines += ["", f"`glidepath COMMAND --help` explains one; --help-all: {more} more, and exit codes."]
+    return "".join(f"{line}\n" for line in lines)
+
+
+def _join_family(argv: list[str]) -> list[str]:
+    """`sim whatif ...` is `whatif ...`."""
+    own = FAMILIES.get(argv[0], {}).get(argv[1]) if len(argv) > 1 else None
+    return argv if own is None else [own, *argv[2:]]
 
 
 def make_parser(filled: Sequence[str | None]) -> _Parser:
@@ -51,6 +73,7 @@ def make_parser(filled: Sequence[str | None]) -> _Parser:
     )
     version = f"glidepath {VERSION}"
     parser.add_argument("-V", "--version", action="version", version=version, help="print the version and exit")
+    parser.add_argument("--help-all", action="help", help="show this: every command, and the exit codes")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", title="commands")
     for name, line in COMMANDS.items():
         sub = commands.add_parser(name, help=line)

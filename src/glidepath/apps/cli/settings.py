@@ -121,7 +121,7 @@ _TOOLS = (
         "text?",
         "a model that may allow calls that need approval, that no rule covers and that are not consequential",
     ),
-    _declare("yes", "bool", "give the embedded model more tools than it can handle", "--yes", in_file=False),
+    _declare("overload", "bool", "give the embedded model more tools than it can handle", "--overload", in_file=False),
 )
 _STORE = (
     _declare(

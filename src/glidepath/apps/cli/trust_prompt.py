@@ -19,18 +19,25 @@ if TYPE_CHECKING:
 
 _WIDE, _INDENT, _LONG = 80, " " * 6, 1000
 _KEPT_FREE, _FEWEST = 2, 5
+_NOTHING: Mapping[str, Any] = {}
 _YES = ("y", "yes")
 
 
 def admit(
-    folder: Folder, values: Mapping[str, Any], world: CliContext, *, ask: bool, only: Collection[str]
+    folder: Folder,
+    values: Mapping[str, Any],
+    world: CliContext,
+    *,
+    ask: bool,
+    only: Collection[str],
+    own: Mapping[str, Any] = _NOTHING,
 ) -> tuple[bool, list[str]]:
     """Whether the folder is trusted, and which values of its configuration file are not to be used.
 
     A person is asked when a value in `only` needs trust, there is a terminal, and `ask` is true. Otherwise one line
     says what is ignored.
     """
-    wanted = find_exceeding_keys(values, folder.path)
+    wanted = find_exceeding_keys(values, folder.path, own)
     if not wanted or is_trusted(folder):
         return is_trusted(folder), []
     missed = [key for key in wanted if key in only]
@@ -39,7 +46,7 @@ def admit(
     stream = find_person(world) if ask and not folder.unread else None
     if stream is None:
         world.note(_describe_ignored_settings(folder, missed))
-    elif (yes := ask_for_trust(folder, {key: values[key] for key in wanted}, stream, world)) is not None:
+    elif (yes := ask_for_trust(folder, {key: values[key] for key in wanted}, stream, world, own)) is not None:
         if keep(folder, world, yes) or not yes:
             return True, []
     else:
@@ -54,7 +61,9 @@ def find_person(world: CliContext) -> TextIO | None:
     return next((stream for stream in (world.stderr, world.stdout) if world.is_terminal(stream)), None)
 
 
-def describe_folder(folder: Folder, wanted: Mapping[str, Any], width: int = _WIDE) -> str:
+def describe_folder(
+    folder: Folder, wanted: Mapping[str, Any], width: int = _WIDE, own: Mapping[str, Any] = _NOTHING
+) -> str:
     """What is asked about: every value, in full, and every other file that the answer covers."""
     lines = [f"Folder: {escape_invisible(str(folder.path))}"]
     known = record_of(folder.path)
@@ -66,7 +75,7 @@ def describe_folder(folder: Folder, wanted: Mapping[str, Any], width: int = _WID
         lines += [f"  - {_file(folder, name)}" for name in others]
     if wanted:
         lines.append(f"Its {_name(folder)} sets more than an untrusted file may:")
-        wishes = [(key, *effect_of(key, value, folder.path)) for key, value in wanted.items()]
+        wishes = [(key, *effect_of(key, value, folder.path, own)) for key, value in wanted.items()]
         for key, text, shown in sorted(wishes, key=lambda one: len(one[2]) < _LONG):  # what is long comes first
             lines.append(_wrap_text(f"  - {key}: {text}", width))
             lines += _servers(wanted[key], width) if key == "mcp" else [fold_line(shown, width, _INDENT)]
@@ -103,7 +112,7 @@ def _describe_shared_servers(folder: Folder, width: int) -> list[str]:
 
 
 def ask_for_trust(
-    folder: Folder, wanted: Mapping[str, Any], stream: TextIO, world: CliContext
+    folder: Folder, wanted: Mapping[str, Any], stream: TextIO, world: CliContext, own: Mapping[str, Any] = _NOTHING
 ) -> tuple[str, ...] | None:
     """Show what the folder wants, page by page, and ask; only a typed yes is a yes. Ctrl-C raises KeyboardInterrupt.
 
@@ -112,7 +121,7 @@ def ask_for_trust(
     width, height = screen_size(stream)
     rows = [
         "",
-        *describe_folder(folder, wanted, width).split("\n"),
+        *describe_folder(folder, wanted, width, own).split("\n"),
         "Answer yes only if you know where these files come from.",
         "You will be asked again when one of them changes.",
     ]

@@ -37,29 +37,33 @@ _WISHES = {
     "telemetry.otel": "figures about your runs go to the collector that the environment names",
     "telemetry.content": "everything you and the model say also goes there",
 }
+_NOTHING: Mapping[str, Any] = {}
 _NAMING = ("model", "fallback_models", "tools")
 _EFFECTS = {"python:": "runs Python code", "openai-compatible:": "gets your GLIDEPATH_API_KEY"}
 
 
-def find_exceeding_keys(values: Mapping[str, Any], folder: Path) -> list[str]:
-    """The keys whose values do more than narrow, in the order of the file. `folder` is where the file lies."""
+def find_exceeding_keys(values: Mapping[str, Any], folder: Path, own: Mapping[str, Any] = _NOTHING) -> list[str]:
+    """The keys whose values do more than narrow, in the order of the file. `folder` is where the file lies.
+
+    `own` are the settings of the person's own file: what lies in a folder may not widen them either.
+    """
     fallback: dict[str, Any] | None = None
     found = []
     for key, value in values.items():
         setting = BY_KEY[key]
         if fallback is None and setting.found in (LOWER, LOWER_NOT_ZERO, HIGHER):
-            fallback = _collect_defaults()
+            fallback = {**_collect_defaults(), **own}
         if not _is_narrower(setting, value, (fallback or {}).get(key), folder):
             found.append(key)
     return found
 
 
-def effect_of(key: str, value: object, folder: Path) -> tuple[str, str]:
+def effect_of(key: str, value: object, folder: Path, own: Mapping[str, Any] = _NOTHING) -> tuple[str, str]:
     """In plain words what a value would do, and the value itself: on one line, all of it."""
     setting, shown = BY_KEY[key], quote_value(value)
     text = _WISHES.get(key, setting.help)
     if setting.found in (LOWER, LOWER_NOT_ZERO, HIGHER):
-        text += f"; without the file: {quote_value(_collect_defaults().get(key))}"
+        text += f"; without the file: {quote_value({**_collect_defaults(), **own}.get(key))}"
     if setting.found == INSIDE:
         place = _resolve_path(value, folder)
         shown += "" if place is None or str(place) == value else f" = {quote_value(str(place))}"

@@ -63,6 +63,7 @@ _STYLE = """
 Screen { layout: vertical; }
 #log { height: 1fr; padding: 0 1; scrollbar-size-vertical: 1; }
 #status { height: 1; padding: 0 1; background: $primary-background; color: $text; }
+#menu { height: auto; padding: 0 1; color: $text-muted; }
 #line { height: 1; color: $text-muted; }
 .you { margin: 1 0 0 0; color: $accent; text-style: bold; }
 .note { color: $text-muted; margin: 0 0 1 0; }
@@ -110,6 +111,8 @@ class ChatApp(App[int]):
         self._status = StatusLine("status")
         kept = data_folder() if talk.kept and not talk.redacts else None
         history = InputHistory(None if kept is None else kept / "chat_history.jsonl")
+        self._menu = LogEntry("", id="menu", markup=False)
+        self._menu.display = False
         self._prompt = Prompt(history, talk.complete, "Message, or /help")
 
     # --- layout ---------------------------------------------------------------------------------------------------
@@ -118,6 +121,7 @@ class ChatApp(App[int]):
         """The log, the status line, the prompt."""
         yield self._pane
         yield self._status
+        yield self._menu
         yield self._prompt
 
     async def on_mount(self) -> None:
@@ -180,6 +184,13 @@ class ChatApp(App[int]):
         """Show the notes of the command line, which cannot print them while the chat has the screen."""
         for text in self.talk.take_notes():
             await self._note(text)
+
+    def on_text_area_changed(self) -> None:
+        """Show the commands that begin like what is typed, above the line."""
+        rows = self.talk.menu(self._prompt.text, max(self.size.height // 3, 2))
+        self._menu.display = bool(rows)
+        if rows:
+            self._menu.update(Text("\n".join(self._clip(row) for row in rows)))
 
     # --- what the person does -------------------------------------------------------------------------------------
 
@@ -260,10 +271,18 @@ class ChatApp(App[int]):
             return None
         if name == "/copy":
             return self._copy()
+        return await self._answer_about_session(name, rest.strip(), line)
+
+    async def _answer_about_session(self, name: str, rest: str, line: str) -> str:
+        if name == "/rewind":
+            answer, back = await self.talk.rewind(rest)
+            if back:
+                self._prompt.put_back([back])
+            return answer
         if name == "/resume":
-            self.talk.title = "" if rest.strip() else self.talk.title
-            return await self.talk.resume(rest.strip())
-        return await rename_chat(self.talk, rest.strip()) if name == "/name" else self.talk.answer_command(line)
+            self.talk.title = "" if rest else self.talk.title
+            return await self.talk.resume(rest)
+        return await rename_chat(self.talk, rest) if name == "/name" else self.talk.answer_command(line)
 
     def _copy(self) -> str:
         said = last_answer(self.talk.session.messages)

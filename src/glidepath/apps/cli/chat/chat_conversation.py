@@ -12,6 +12,7 @@ from glidepath.agent import Agent
 from glidepath.apps.cli.agent_maker import make_agent, workspace_folder
 from glidepath.apps.cli.attachments import attach_files, files_to_name
 from glidepath.apps.cli.chat.chat_limits import conversation_limits, key_to_raise, message_limits
+from glidepath.apps.cli.chat.plan_mode import PlanMode
 from glidepath.apps.cli.chat.slash import SLASHES, describe_end, estimate_next_message, take_attachments
 from glidepath.apps.cli.chat_cards import chat_list, keep_card
 from glidepath.apps.cli.cli_context import CliContext
@@ -52,6 +53,8 @@ COMMANDS = {
     "prompts": "the prompts of MCP servers; send one with /SERVER:PROMPT words",
     "diff": "what the agent has changed in files",
     "undo": "undo the file changes of the last turn",
+    "rewind": "take back your last message and what followed: /rewind [HOW MANY]",
+    "plan": "let the model only read and plan; /plan off ends it",
     "compact": "shorten a conversation that is not saved",
     "export": "write the conversation to a file: /export [FILE]",
     "copy": "copy the last answer to the clipboard",
@@ -89,6 +92,7 @@ class Conversation:
         self.workspace = Workspace(self.folder, allow_protected=settings.get("allow_protected") or ())
         asks = settings.get("edits") or ("ask" if settings["approve"] == "ask" else "apply")
         self.changes = Changes(self.workspace, asking=asks == "ask")
+        self.planning = PlanMode()
         self.own = load_custom_commands(world)
         """Slash commands of this folder and of the user."""
         self.columns = 80
@@ -99,9 +103,9 @@ class Conversation:
         """Seconds that the agent has worked in this conversation, since the chat was opened."""
         self.asides: list[str | ImageBlock] = []
         """What the person ran with `!`, and pictures: sent with the next message."""
-        self.agent: Agent = make_agent(settings.copy(), world, plugins=(self.changes,))
-        self.model = str(settings.get("model"))
-        self.session = self._make_session()
+        self.agent: Agent = make_agent(settings.copy(), world, plugins=(self.changes, self.planning))
+        self.model = str(settings.get("model") or "")
+        self.session = self.make_session()
         self.title = ""
         """The name for the conversation that begins with the next message; empty once it has it."""
         self.status = Status(self.agent.config.limits, world.now, reserved_output_of(self.agent.config))
@@ -125,7 +129,7 @@ class Conversation:
             self._served[text] = origin
         return text
 
-    def _make_session(self, name: str | None = None, messages: Sequence[Message] = ()) -> Session:
+    def make_session(self, name: str | None = None, messages: Sequence[Message] = ()) -> Session:
         """A session with the limits of the whole conversation."""
         return Session(name, messages=messages, limits=conversation_limits(self))
 
@@ -167,7 +171,7 @@ class Conversation:
             self._entered = await self.agent.__aenter__()  # tool servers stay up for the whole conversation
         try:
             # The store has the whole conversation.
-            home = self._make_session(self.session.id) if self.kept else self.session
+            home = self.make_session(self.session.id) if self.kept else self.session
             above = await wallet_of(self.settings, self.agent)
             stream = self.agent.stream(text, session=home, cancel=token, parent=above, limits=limits)
             while True:
@@ -211,7 +215,11 @@ class Conversation:
     def idle_line(self, width: int) -> str:
         """The status line while nothing is running."""
         totals = self.session.totals
-        parts = ["ready", tokens_of(totals.usage.total), "" if totals.cost is None else format_money(totals.cost)]
+        parts = [
+            "planning" if self.planning.on else "ready",
+            tokens_of(totals.usage.total),
+            "" if totals.cost is None else format_money(totals.cost),
+        ]
         line = " \u00b7 ".join(part for part in parts if part)
         full = f"{line} \u00b7 {self.model}"
         return full if len(full) <= width else clip_line(line, width)
@@ -260,7 +268,7 @@ class Conversation:
             return f"The model is {self.model}. /model NAME changes it."
         if self.busy:
             return "A turn is running: Esc interrupts it."
-        self.agent = make_agent(self.settings.copy(), self._world, model=name, plugins=(self.changes,))
+        self.agent = make_agent(self.settings.copy(), self._world, model=name, plugins=(self.changes, self.planning))
         self.model = name
         self.settings.known["model"] = Known(name, "flag --model", name)
         return f"{name} answers from now on."
@@ -297,11 +305,17 @@ class Conversation:
             folded = (await read_journal(store, wanted)).folded
         except (ConfigurationError, StoreError) as error:
             return str(error)
-        self.session = self._make_session(wanted, folded.messages)
+        self.session = self.make_session(wanted, folded.messages)
         self.session.totals, self.session.last = folded.session.totals, folded.session.last
         self.worked = 0.0
         count = pluralize(len(folded.messages), "message")
         return f"Continuing {shorten_id(wanted)} ({count}).{describe_end(folded)}"
+
+    async def rewind(self, text: str) -> tuple[str, str]:
+        """Go back before one of the person's last messages: what to say about it, and that message."""
+        from glidepath.apps.cli.chat.rewinding import rewind_chat
+
+        return ("A turn is running: Esc interrupts it.", "") if self.busy else await rewind_chat(self, text)
 
     async def _name_it(self) -> None:
         title, self.title = self.title, ""
@@ -345,6 +359,17 @@ class Conversation:
         names = [*COMMANDS, *self.own]
         return sorted({f"/{name}" for name in names if f"/{name}".startswith(word)})
 
+    def menu(self, typed: str, most: int) -> list[str]:
+        """The commands that begin like what is typed, each with its line; none once the command is complete."""
+        if not typed.startswith("/") or len(typed.split()) != 1 or typed != typed.rstrip():
+            return []
+        found = [name.rstrip() for name in self.complete(typed)]
+        if found == [typed]:
+            return []
+        about = {**{name: _first_line(text) for name, text in self.own.items()}, **COMMANDS}
+        rows = [f"{name:<10} {about.get(name[1:], '')}".rstrip() for name in found[:most]]
+        return [*rows[:-1], f"... and {len(found) - most + 1} more"] if len(found) > most else rows
+
     def custom_command_text(self, line: str) -> str | None:
         """The text that a custom slash command sends; None for any other command."""
         name, _, rest = line[1:].partition(" ")
@@ -366,7 +391,7 @@ class Conversation:
         self.remember()
         self.asides.clear()
         self.worked = 0.0
-        self.session = self._make_session()
+        self.session = self.make_session()
 
 
 def _first_line(text: str) -> str:

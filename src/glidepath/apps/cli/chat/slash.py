@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from glidepath._wire import encode
 from glidepath.apps.cli.attachments import INTERRUPTED, read_typed_part
 from glidepath.apps.cli.chat.chat_limits import limit_used_up, limits_command
+from glidepath.apps.cli.chat.plan_mode import plan_command
 from glidepath.apps.cli.display_text import call_line, escape_invisible
 from glidepath.apps.cli.file_changes import format_difference
 from glidepath.apps.cli.screens import describe_ending
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from glidepath.apps.cli.chat.chat_conversation import Conversation
     from glidepath.sessions import Folded
 
+_UNDONE = "I have undone your last changes to these files; they are as they were before"
 _BAR, _CALL = 30, 300
 _UNKNOWN = "Its outcome is unknown, because it had begun"
 
@@ -115,7 +117,10 @@ def _undo(talk: Conversation, _: str) -> str:
     if talk.busy:
         return "A turn is running: Esc interrupts it."
     tail = "" if talk.changes.all() else talk.changes.describe_unseen(talk.session.messages)
-    return "\n".join(talk.changes.undo()) + tail
+    said, restored = talk.changes.undo()
+    if restored:
+        talk.asides.append(f"{_UNDONE}: {', '.join(restored)}")
+    return "\n".join(said) + tail
 
 
 def _export(talk: Conversation, path: str) -> str:
@@ -152,6 +157,7 @@ SLASHES: dict[str, Callable[[Conversation, str], str]] = {
     "tools": _tools,
     "diff": _diff,
     "undo": _undo,
+    "plan": plan_command,
     "export": _export,
 }
 

@@ -33,5 +33,33 @@ COMMANDS: dict[str, str] = {
     "config": "show, check and describe the configuration",
     "trust": "trust this folder's configuration, list or revoke trust",
     "completion": "print a completion script for your shell",
+    "init": "write a configuration file, for this folder or for you",
 }
 """Every command with the line that `glidepath --help` shows."""
+GROUPS: dict[str, dict[str, str]] = {
+    "work with agents": {
+        "run": "give an agent one task and print its answer",
+        "chat": "talk with an agent in a full-screen terminal",
+        "resume": "continue a run that was stopped, limited, paused or killed",
+        "runs": "list, show, stop, export, prune, repair, replay runs",
+        "sessions": "list, search, show, tag, fork, export and delete sessions",
+    },
+    "limit and test": {
+        "gate": "land any agent in a budget: claude, codex, opencode and others",
+        "demo": "see an agent land and a budget hold, no key needed",
+        "sim": "test your limits on misbehaving models; sim whatif, sim --tune",
+        "eval": "try an agent on a dataset: pass rate, cost, smaller budgets",
+        "wallets": "list, show, set, close, open, remove stored budgets",
+    },
+    "serve and set up": {
+        "serve": "serve agents over HTTP, with the flight deck in the browser",
+        "deck": "open the flight deck on a store, on a demo fleet, or export a run",
+        "mcp": "list, test and pin MCP servers, or serve agents as one",
+        "models": "list model providers, keep a key, fetch the embedded model",
+        "config": "show, check and describe the configuration",
+        "init": "write a configuration file, for this folder or for you",
+    },
+}
+"""What `glidepath --help` shows: it fits a small terminal. `--help-all` shows every command."""
+FAMILIES: dict[str, dict[str, str]] = {"sim": {"whatif": "whatif"}}
+"""A word behind a command that leads to another command: `glidepath sim whatif`."""

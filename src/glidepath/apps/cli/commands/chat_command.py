@@ -9,7 +9,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 
-from glidepath.apps.cli.arguments import add_config_flags, add_setting_flags
+from glidepath.apps.cli.arguments import add_agent_flags, add_config_flags, add_setting_flags
 from glidepath.apps.cli.cli_context import CliContext
 from glidepath.apps.cli.extras import require_extra
 from glidepath.apps.cli.layers import gather
@@ -32,6 +32,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     which.add_argument("--last", action="store_true", help="continue the last one, in any folder")
     parser.add_argument("--name", metavar="TEXT", help="a name for the conversation")
     parser.add_argument("-i", "--image", action="append", default=[], metavar="FILE", help="send a picture first")
+    add_agent_flags(parser)
     add_setting_flags(parser, leave_out=("output_format", "streaming"))
     add_config_flags(parser)
 
@@ -40,6 +41,10 @@ def execute(options: argparse.Namespace, world: CliContext) -> int:
     """Open the chat; the exit code is 0 when the person left."""
     require_extra("textual")
     settings = gather(options, world)
+    if options.agent is not None:
+        from glidepath.apps.cli.own_agent import use_agent
+
+        use_agent(options, settings, world)
     if not world.is_terminal(world.stdin) or not world.is_terminal(world.stdout):
         raise ConfigurationError("chat needs a terminal; in a pipe use `glidepath run`")
     from glidepath.apps.cli.attachments import load_pictures

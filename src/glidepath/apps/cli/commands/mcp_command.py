@@ -37,6 +37,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = _EXAMPLES
     actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True, title="actions")
     listed = actions.add_parser("list", help="the configured servers, without starting them")
+    listed.add_argument("--json", action="store_true", help="print one JSON object per server")
     tested = actions.add_parser("test", help="start servers and show their tools")
     tested.add_argument("--call", nargs=2, metavar=("TOOL", "JSON"), help="call one tool with these arguments")
     pinned = actions.add_parser("pin", help="remember what servers offer now, in glidepath.mcp.lock")
@@ -76,7 +77,7 @@ def execute(options: argparse.Namespace, world: CliContext) -> int:
     found = load_servers(settings, world)
     chosen = _choose_servers(found, options.names)
     if options.action == "list":
-        return _list(chosen, world)
+        return _list(chosen, world, as_json=options.json)
     if not chosen:
         world.complain(
             "no MCP server is configured: write [mcp.servers.NAME] into glidepath.toml, or pass --mcp-config"
@@ -122,7 +123,9 @@ def _choose_servers(found: list[tuple[McpServer, str]], names: list[str]) -> lis
     return [known[name] for name in names] if names else found
 
 
-def _list(found: list[tuple[McpServer, str]], world: CliContext) -> int:
+def _list(found: list[tuple[McpServer, str]], world: CliContext, *, as_json: bool) -> int:
+    import json
+
     from glidepath.apps.cli.display_text import escape_invisible
     from glidepath.mcp.pins import lock_path
 
@@ -133,6 +136,10 @@ def _list(found: list[tuple[McpServer, str]], world: CliContext) -> int:
     wide = max(len(server.name) for server, _ in found)
     for server, where in found:
         pinned = None if lock is None else lock.of(server.name)
+        if as_json:
+            row = {"name": server.name, "where": server.link.where, "from": where}
+            world.write(json.dumps(row | {"pinned": None if pinned is None else len(pinned)}) + "\n")
+            continue
         state = "not pinned" if pinned is None else f"{pluralize(len(pinned), 'tool')} pinned"
         world.write(
             f"{server.name:<{wide}}  {escape_invisible(server.link.where)}\n{'':<{wide}}  from {where}; {state}\n"

@@ -1,4 +1,7 @@
-"""List model providers, fetch the embedded model."""
+"""List model providers, keep a key in the keyring, fetch the embedded model.
+
+A key in the environment comes first. Keys are kept by the package keyring where it is installed, never in a file.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,7 @@ import argparse
 from importlib.util import find_spec
 
 from glidepath.apps.cli.cli_context import CliContext
+from glidepath.apps.cli.keyring_keys import read_key
 from glidepath.values import ConfigurationError, install_line
 
 _MODULES = {
@@ -21,23 +25,58 @@ _PYTHON = ("python:MODULE:ATTRIBUTE", "any Model object, or a function that make
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     actions = parser.add_subparsers(dest="action", metavar="ACTION")
-    actions.add_parser("list", help="the providers, what each needs, and whether it is there (the default)")
+    listed = actions.add_parser("list", help="the providers, what each needs, and whether it is there (the default)")
+    for page in (parser, listed):
+        page.add_argument("--json", action="store_true", help="print one JSON object per provider")
+    keep = actions.add_parser("key", help="keep a provider's key in the keyring: asked for, or from standard input")
+    keep.add_argument("provider")
+    keep.add_argument("--remove", action="store_true", help="forget it")
     pull = actions.add_parser("pull", help="fetch an embedded model into the user cache")
     pull.add_argument("name", nargs="?", default="smollm2", help="which one (default: smollm2)")
 
 
 def execute(options: argparse.Namespace, world: CliContext) -> int:
     """List, or fetch."""
-    return _pull(options.name, world) if options.action == "pull" else _list(world)
+    if options.action == "key":
+        return _keep_key(options.provider, world, remove=options.remove)
+    return _pull(options.name, world) if options.action == "pull" else _list(world, as_json=options.json)
 
 
-def _list(world: CliContext) -> int:
+def _keep_key(provider: str, world: CliContext, *, remove: bool) -> int:
+    from getpass import getpass
+
+    from glidepath.apps.cli.keyring_keys import keep_key, variable_of
+
+    name = variable_of(provider)
+    if remove:
+        keep_key(provider, None)
+        world.note(f"The key of {provider} is forgotten.")
+        return 0
+    typed = world.is_terminal(world.stdin)
+    key = (getpass(f"{name}: ") if typed else world.stdin.readline()).strip()
+    if not key:
+        raise ConfigurationError(
+            f'no key was given: type it, or pipe it: echo "${name}" | glidepath models key {provider}'
+        )
+    keep_key(provider, key)
+    world.note(f"The key of {provider} is in the keyring. {name} in the environment comes first.")
+    return 0
+
+
+def _list(world: CliContext, *, as_json: bool) -> int:
+    import json
     from itertools import zip_longest
     from textwrap import wrap
 
     from glidepath.apps.cli.cli_context import screen_size
     from glidepath.models.hosts import HOSTS
 
+    if as_json:
+        for host in HOSTS.values():
+            state = _state(host.extra, host.key, world)
+            row = {"provider": host.name, "example": host.example, "key": host.key or None, "state": state}
+            world.write(json.dumps(row | {"ready": state == "ready"}) + "\n")
+        return 0
     rows = [
         (f"{host.name}:{host.form}", f"{host.reaches}, such as {host.example}", _state(host.extra, host.key, world))
         for host in HOSTS.values()
@@ -60,7 +99,7 @@ def _state(extra: str, key: str, world: CliContext) -> str:
             found = False
         if not found:
             return f"not installed: {install_line(extra)}"
-    if key and not world.environ.get(key):
+    if key and not world.environ.get(key) and not read_key(key):
         return f"ready once {key} is set"
     if extra == "local":
         from glidepath.models.local import find_weights_file

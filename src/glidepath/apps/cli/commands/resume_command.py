@@ -9,7 +9,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 
-from glidepath.apps.cli.arguments import add_config_flags, add_setting_flags
+from glidepath.apps.cli.arguments import add_agent_flags, add_config_flags, add_setting_flags
 from glidepath.apps.cli.cli_context import CliContext
 from glidepath.apps.cli.layers import gather
 from glidepath.values import ConfigurationError
@@ -22,6 +22,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--accept-repair", action="store_true", help="continue although a part of the session was damaged and is lost"
     )
     parser.add_argument("--landed-ok", action="store_true", help="exit with 0, not 3, when a limit hurried the answer")
+    add_agent_flags(parser)
     add_setting_flags(parser)
     add_config_flags(parser)
 

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from glidepath.apps.cli.arguments import add_config_flags, add_setting_flags
+from glidepath.apps.cli.arguments import add_agent_flags, add_config_flags, add_setting_flags
 from glidepath.apps.cli.cli_context import CliContext, ScreenClosed
 from glidepath.apps.cli.display_text import call_line, escape_invisible
 from glidepath.apps.cli.layers import LoadedSettings, gather
@@ -66,6 +66,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("-p", "--print", dest="plain", action="store_true", help="print the raw answer, no status line")
     parser.add_argument("-q", "--quiet", action="store_true", help="print the answer and errors, nothing else")
     parser.add_argument("-v", "--verbose", action="store_true", help="show calls and results in full")
+    add_agent_flags(parser)
     add_setting_flags(parser)
     add_config_flags(parser)
 
@@ -74,6 +75,10 @@ def execute(options: argparse.Namespace, world: CliContext) -> int:
     """Run the task; the exit code says how it ended."""
     world.notes = [] if options.quiet else None
     settings = gather(options, world)
+    if options.agent is not None:
+        from glidepath.apps.cli.own_agent import use_agent
+
+        use_agent(options, settings, world)
     task = read_task(options.task, world)
     from glidepath.apps.cli.agent_maker import make_agent
     from glidepath.apps.cli.attachments import attach_pictures, load_picture
@@ -344,7 +349,7 @@ def repeat_flags(settings: LoadedSettings, but: str = "") -> list[str]:
     """
     from glidepath.apps.cli.commands.config_command import HIDDEN, to_safe_json
 
-    words: list[str] = []
+    words: list[str] = ["--agent", shlex.quote(settings.agent_name)] if settings.agent_name else []
     first = {key: settings.known[key] for key in _REPEATED if key in settings.known}
     for key, known in (first | settings.known).items():
         if key == but or not known.typed or (key, known.value) == ("store", "default"):
