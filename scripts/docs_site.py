@@ -6,7 +6,6 @@ page for each public module and one with the JSON Schemas, and translates what r
 differently.
 """
 
-import ast
 import importlib
 import json
 import os
@@ -17,10 +16,13 @@ from pathlib import Path
 from typing import Any, Union
 
 from mkdocs.config.defaults import MkDocsConfig
-from mkdocs.exceptions import PluginError
 from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 from mkdocs.utils import get_relative_url
+
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+from site_reference import LOW, load_script, module_page
+from site_tabs import with_tabs
 
 ROOT = Path(__file__).resolve().parent.parent
 DOCS = ROOT / "docs"
@@ -30,24 +32,25 @@ TEST = re.compile(r"`(test_\w+)`")
 FENCE = re.compile(r"^(```)(.*)$")
 LISTED = re.compile(r"^(?:[-*] |\d+\. )")
 LANGUAGES = {".py": "python", ".toml": "toml", ".json": "json", ".sh": "bash", ".txt": "text"}
+TOLD_WHOLE = ("Start", "Guides", "Reference")
+"""The tabs whose pages are in llms-full.txt."""
+_BEHIND = "adr/ history/ repository/ releasing house-tour campaigns benchmarks guarantees contracts"
+INNER = tuple(_BEHIND.split())
+"""Pages that a search shall find after the guides."""
 MENU = "<!-- navigation:"
 REMOTE = "https://unpkg.com/iframe-worker/shim"
 QUIET = "---\nhide: [navigation, toc]\nsearch:\n  exclude: true\n---\n"
 SCHEMAS = {
     "The configuration file": "glidepath.apps.cli.settings_schema:json_schema",
     "A result": "glidepath.outcome:RunResult",
-    "An event": "glidepath.events:EVENTS",
+    "An event": "glidepath.values.events:EVENTS",
     "A message": "glidepath.messages:Message",
 }
 
 
 def public_modules() -> list[str]:
     """The modules whose `__all__` is public, as scripts/make_surface.py lists them."""
-    tree = ast.parse((ROOT / "scripts" / "make_surface.py").read_text(encoding="utf-8"))
-    for node in tree.body:
-        if isinstance(node, ast.Assign) and getattr(node.targets[0], "id", "") == "MODULES":
-            return list(ast.literal_eval(node.value))
-    raise PluginError("scripts/make_surface.py has no MODULES any more")
+    return list(load_script("make_surface").MODULES)
 
 
 # --- where a file of the repository stands on the site ------------------------------------------------------------
@@ -146,6 +149,25 @@ def on_post_page(output: str, page: Page, config: MkDocsConfig) -> str:  # noqa:
     return output.replace(REMOTE, get_relative_url("site/iframe-worker.js", page.file.url))
 
 
+def on_post_build(config: MkDocsConfig) -> None:
+    """Write what coding agents read: llms.txt, an index, and llms-full.txt, the guides in one file."""
+    index = (DOCS / "index.md").read_text(encoding="utf-8").partition(MENU)[2]
+    lines = [f"# {config.site_name}", "", f"> {config.site_description}", ""]
+    whole: list[str] = []
+    tab = ""
+    for line in index.splitlines():
+        item = ITEM.match(line)
+        if line.startswith("## "):
+            tab = line[3:]
+            lines += ["", line, ""]
+        elif item and not item[2].startswith("../"):
+            lines.append(line.replace(f"({item[2]}", f"({item[2].removesuffix('.md')}.html"))
+            whole += [(DOCS / item[2]).read_text(encoding="utf-8")] if tab in TOLD_WHOLE else []
+    site = Path(config.site_dir)
+    (site / "llms.txt").write_text("\n".join(lines).strip() + "\n", encoding="utf-8")
+    (site / "llms-full.txt").write_text("\n\n".join(whole), encoding="utf-8")
+
+
 def on_files(files: Files, config: MkDocsConfig) -> Files:
     """Add the pages of linked files, the reference and the schemas."""
     waiting = [f"docs/{file.src_uri}" for file in files.documentation_pages()]
@@ -183,27 +205,11 @@ def fenced(file: Path, *, numbered: bool = False) -> str:
     return f"````{language}{' linenums=' + chr(34) + '1' + chr(34) if numbered else ''}\n{text}\n````"
 
 
-def module_page(name: str) -> str:
-    """The reference of one public module: everything in its `__all__`."""
-    source = ROOT / "src" / Path(*name.split("."))
-    file = source / "__init__.py" if source.is_dir() else source.with_suffix(".py")
-    tree = ast.parse(file.read_text(encoding="utf-8"))
-    names: list[str] = []
-    for node in tree.body:
-        targets = node.targets if isinstance(node, ast.Assign) else []
-        if any(getattr(target, "id", "") == "__all__" for target in targets):
-            names = list(ast.literal_eval(node.value))
-    if not names:
-        raise PluginError(f"{file} has no __all__ that can be read")
-    members = [f"::: {name}.{member}\n" for member in names if not member.startswith("__")]
-    return "\n".join([f"# {name}\n\n{ast.get_docstring(tree) or ''}\n", *members])
-
-
 def schema_page() -> str:
     """The JSON Schemas of what is written and sent, made by the code itself."""
     sys.path.insert(0, str(ROOT / "src"))
     wire = importlib.import_module("glidepath._wire")
-    parts = ["# JSON Schemas\n\nOf what is written and sent: made by the code when this site is built.\n"]
+    parts = [f"{LOW}# JSON Schemas\n\nOf what is written and sent: made by the code when this site is built.\n"]
     for title, where in SCHEMAS.items():
         module, _, name = where.partition(":")
         thing = getattr(importlib.import_module(module), name)
@@ -220,6 +226,8 @@ def schema_page() -> str:
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:  # noqa: ARG001 - mkdocs
     """Translate what repository hosts and mkdocs read differently."""
     uri = page.file.src_uri
+    if not uri.startswith("reference/"):
+        page.meta.setdefault("search", {"boost": 0.3 if uri.startswith(INNER) else 2})
     if uri.startswith("reference/"):
         return markdown
     path = repository_path(uri)
@@ -235,7 +243,8 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
                 done.append("")  # python-markdown wants an empty line where others do not
         done.append(text)
         before = line
-    return with_lines("\n".join(done), uri) if uri == "guarantees.md" else "\n".join(done)
+    text = with_tabs("\n".join(done))
+    return with_lines(text, uri) if uri == "guarantees.md" else text
 
 
 def fence_line(info: str) -> str:
