@@ -123,7 +123,7 @@ def test_nothing_is_kept_without_a_store(folder):
     ("argv", "said"),
     [
         (("none.csv", "--agent", "evaluated_app:make"), "none.csv cannot be read"),
-        (("cases.csv",), "name the agent under test: --agent MODULE:NAME"),
+        (("cases.csv",), "name the agent under test: --agent MODULE:NAME, or --command"),
         (("cases.csv", "--agent", "evaluated_app:mak"), "--agent evaluated_app:mak"),
         (("cases.csv", "--agent", "evaluated_app:make", "--evaluator", "exakt"), "--evaluator exakt"),
         (("cases.csv", "--agent", "evaluated_app:make", "--max-budget-usd", "-1"), "--max-budget-usd"),
@@ -198,3 +198,15 @@ def test_the_curve_is_drawn_from_a_stored_evaluation_and_checked_against_real_ru
     assert "pass rate by max_tokens of a run" in (folder / "c.html").read_text()
     assert glidepath("eval", "curve", "f", "--store", "s.db", folder=folder).code == 2
     assert "not by 'size'" in glidepath("eval", "curve", "e", "--by", "size", "--store", "s.db", folder=folder).err
+
+
+@pytest.mark.process
+def test_a_foreign_command_is_evaluated_behind_the_gate(folder):
+    (folder / "agent.py").write_text("import os, sys\nprint('It is 2' if '1+1' in sys.argv[1] else 'no idea')\n")
+    words = ("eval", "cases.csv", "--command", f"{sys.executable} agent.py {{prompt}}", "--store", "none")
+    ran = glidepath(*words, "--upstream", "http://127.0.0.1:9", folder=folder, environ={"PATH": "/usr/bin"})
+    assert ran.code == 0, ran
+    assert "pass rate   33.3 % (1 of 3)" in ran.out
+    both = glidepath(*words, "--agent", "evaluated_app:make", folder=folder)
+    assert both.code == 2
+    assert "--agent MODULE:NAME, or --command" in both.err

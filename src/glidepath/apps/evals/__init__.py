@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from glidepath.apps.evals.eval_journal import list_evaluations as list_evaluations, read_history as read_history
     from glidepath.apps.evals.evaluation import make_eval_name as make_eval_name
     from glidepath.apps.evals.report_text import format_dollars as format_dollars, format_share as format_share
+    from glidepath.apps.evals.subjects import Errand as Errand
 
 if not TYPE_CHECKING:
     __getattr__ = lazy_attributes(
@@ -51,5 +52,6 @@ if not TYPE_CHECKING:
         eval_report=("CaseResult", "Curve", "CurvePoint", "EvalReport"),
         evaluation=("EvalProgress", "evaluate", "make_eval_name"),
         answer_checks=("NAMED", "Contains", "Delivered", "Exact", "Matches", "SameJson", "Score"),
+        subjects=("Errand",),
         report_text=("format_dollars", "format_share"),
     )

@@ -20,7 +20,7 @@ from glidepath.apps.evals.eval_journal import add_curve, read_history
 from glidepath.apps.evals.eval_report import CaseResult, Curve, CurvePoint, EvalReport
 from glidepath.apps.evals.evaluation import evaluate
 from glidepath.apps.evals.grading import grade_without_models
-from glidepath.apps.evals.subjects import AgentSubject, as_subject
+from glidepath.apps.evals.subjects import AgentSubject, Answering, as_subject
 from glidepath.run import CancelToken
 from glidepath.spi import SessionQuery
 from glidepath.testing import RecordedRun, choose_values, flown_runs
@@ -59,7 +59,7 @@ class CurveMaker:
     def __init__(
         self,
         dataset: Dataset,
-        agent: Any,
+        agent: Answering,
         store: SessionStore,
         name: str,
         *,

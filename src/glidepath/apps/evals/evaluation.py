@@ -32,7 +32,7 @@ from glidepath.apps.evals.eval_journal import (
 )
 from glidepath.apps.evals.eval_report import CaseResult, EvalReport
 from glidepath.apps.evals.grading import grade
-from glidepath.apps.evals.subjects import AgentSubject, Answering, Errand, Subject, as_subject
+from glidepath.apps.evals.subjects import Answering, Errand, Subject, as_subject
 from glidepath.run import Amount, CancelToken, charge_earlier, link_tokens
 from glidepath.spi import SessionStore
 from glidepath.values import (
@@ -313,7 +313,9 @@ class Evaluation:
             return "a person has to decide about a call"
         if self.budget is None or result.cause is None or result.state not in _SHARED_CAUSES:
             return ""
-        own = self.subject.limit_of(case) if isinstance(self.subject, AgentSubject) else Limits()
+        if result.cause.source == "budget":  # the gate's word for what is above a run
+            return BUDGET_ENDED
+        own = self.subject.limit_of(case)
         for name in _SHARED_CAUSES[result.state]:
             shared = getattr(self.budget.limits, name)
             mine = getattr(own, name)

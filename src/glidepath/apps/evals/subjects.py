@@ -40,6 +40,10 @@ class Subject(Protocol):
         """Run the case."""
         ...
 
+    def limit_of(self, case: Case) -> Limits:
+        """The limits that a run of this case has of its own: reaching one of them is the agent's own failure."""
+        ...
+
 
 Answering: TypeAlias = "Agent | LoopConfig | Subject | Callable[[Case], Agent]"
 

@@ -27,10 +27,17 @@ def cause_of(run: ForeignRun, reason: str) -> tuple[AgentState, StopCause]:
     """Why a run came down: a limit, a person, or a guard that saw it go in circles."""
     if reason in (run.session.order, run.agent.order):
         return AgentState.CANCELLED, StopCause(source="person", action="wind_down", reason=reason)
+    state, source = name_limit(reason)
+    action = "land" if state is AgentState.ERROR else "graceful_exit"
+    return state, StopCause(source=source, action=action, reason=reason)
+
+
+def name_limit(reason: str) -> tuple[AgentState, str]:
+    """The state in which a run ends that the gate landed for this reason, and which limit or guard did it."""
     for words, source, state in _BY_WORDS:
         if words in reason:
-            return state, StopCause(source=source, action="graceful_exit", reason=reason)
-    return AgentState.ERROR, StopCause(source="repetition", action="land", reason=reason)
+            return state, source
+    return AgentState.ERROR, "repetition"
 
 
 def how_it_ended(run: ForeignRun, left: str) -> tuple[AgentState, LoopOutcome, StopCause | None]:

@@ -30,7 +30,7 @@ from glidepath.tools import BYTES_PER_TOKEN
 from glidepath.values import StoreError, Texts
 
 if TYPE_CHECKING:
-    from glidepath.agent import Limits
+    from glidepath.agent import Budget, Limits
     from glidepath.apps.gate.upstreams import Upstream
     from glidepath.kernel import Booking
 
@@ -355,9 +355,13 @@ def make_governor(
     name: str = "gate",
     program: str = "",
     witness: Witness | None = None,
+    budget: Budget | None = None,
 ) -> GateGovernor:
-    """The rules for one holder of a key, whose every run has these limits. `program` names the agent, if known."""
-    line = Line(name, GateLimits() if observe else GateLimits.of(limits), known=find_known(program))
+    """The rules for one holder of a key, whose every run has these limits. `program` names the agent, if known.
+
+    All its runs together draw from the `budget`.
+    """
+    line = Line(name, GateLimits() if observe else GateLimits.of(limits), known=find_known(program), budget=budget)
     return GateGovernor(
         line_of=lambda _: line,
         upstreams=choose_upstreams(upstreams),

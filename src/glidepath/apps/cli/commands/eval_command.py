@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -47,6 +48,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     what = parser.add_argument_group("what is tried")
     what.add_argument("--agent", metavar="MODULE:NAME", help="the Agent, or a function that makes one for each case")
+    program = "a program instead, behind the gate, such as 'claude -p {prompt}'"
+    what.add_argument("--command", dest="program", metavar="WORDS", help=program)
+    what.add_argument("--upstream", action="append", default=[], metavar="[DIALECT=]URL", help="where its calls go")
+    what.add_argument("--case-max-usd", metavar="USD", help="dollars for each run of that program")
+    what.add_argument("--case-max-tokens", type=parse_whole_number, metavar="N", help="tokens for each of its runs")
+    what.add_argument("--case-timeout", metavar="TIME", help="time for each of its runs: seconds, or 90s, 30m")
     what.add_argument(
         "--evaluator",
         action="append",
@@ -103,14 +110,16 @@ def _evaluate(file: str, options: argparse.Namespace, world: CliContext) -> int:
     from glidepath.apps.evals import Dataset, make_eval_name
     from glidepath.run import CancelToken
 
-    if not options.agent:
-        raise ConfigurationError("name the agent under test: --agent MODULE:NAME")
+    if bool(options.agent) == bool(options.program):
+        raise ConfigurationError("name the agent under test: --agent MODULE:NAME, or --command 'PROGRAM {prompt}'")
     dataset = Dataset.load(world.folder / Path(file).expanduser())
     if options.head is not None:
         dataset = dataset.head(options.head)
-    agent, evaluators = _find_agent(options.agent, world), [_find_evaluator(one, world) for one in options.evaluator]
+    agent = _make_command(options, world) if options.program else _find_agent(options.agent, world)
+    evaluators = [_find_evaluator(one, world) for one in options.evaluator]
     store, name = _open_store(options, world), options.name or make_eval_name(dataset.name)
-    again = f"glidepath eval {file} --agent {options.agent} --name {name}"
+    tried = f"--agent {options.agent}" if options.agent else f"--command {shlex.quote(options.program)}"
+    again = f"glidepath eval {file} {tried} --name {name}"
     if store is not None:
         world.note(f"evaluation {name}")
     show = _make_progress_display(world)
@@ -123,7 +132,7 @@ def _evaluate(file: str, options: argparse.Namespace, world: CliContext) -> int:
         "store": store,
         "name": name,
         "evaluator_seconds": options.evaluator_timeout,
-        "source": {"file": str(world.folder / file), "agent": options.agent, "folder": str(world.folder)},
+        "source": {"file": str(world.folder / file), "agent": options.agent or "", "folder": str(world.folder)},
     }
     report, signal = asyncio.run(_fly(dataset, agent, arguments, token, show, world))
     show(None)
@@ -162,6 +171,25 @@ def _find_agent(named: str, world: CliContext) -> Any:
     return find_agent(named, world)
 
 
+def _make_command(options: argparse.Namespace, world: CliContext) -> Any:
+    """The program under test, behind the gate."""
+    from glidepath.apps.cli.extras import require_extra
+
+    require_extra("aiohttp", "gate")
+    require_extra("uvicorn", "gate")
+    from glidepath.apps.gate.evaluated_command import EvaluatedCommand
+    from glidepath.apps.gate.run_plan import plan_upstreams
+
+    try:
+        words = shlex.split(options.program)
+    except ValueError as error:
+        raise ConfigurationError(f"--command {options.program!r:.80}: {error}") from None
+    given = {"max_cost": options.case_max_usd, "max_tokens": options.case_max_tokens, "timeout": options.case_timeout}
+    limits = _make_limits({name: value for name, value in given.items() if value is not None}, "--case-")
+    upstreams = plan_upstreams(options.upstream, world.environ)
+    return EvaluatedCommand(words, upstreams, limits=limits, environ=world.environ, folder=world.folder)
+
+
 def _find_evaluator(named: str, world: CliContext) -> Any:
     from glidepath.apps.cli.agent_maker import find_object
     from glidepath.apps.evals import NAMED
@@ -177,20 +205,22 @@ def _find_evaluator(named: str, world: CliContext) -> Any:
 
 
 def _make_budget(options: argparse.Namespace) -> Limits | None:
+    given = {"max_cost": options.max_budget_usd, "max_tokens": options.max_tokens, "timeout": options.timeout}
+    return _make_limits({name: value for name, value in given.items() if value is not None}, "--")
+
+
+def _make_limits(fields: dict[str, Any], flags: str) -> Limits | None:
+    """These limits; raises `ConfigurationError` in the words of the flags."""
     from glidepath.agent import Limits
 
-    given = {"max_cost": options.max_budget_usd, "max_tokens": options.max_tokens, "timeout": options.timeout}
-    fields = {name: value for name, value in given.items() if value is not None}
     if not fields:
         return None
     try:
         return Limits(**fields)
     except ConfigurationError as error:
-        flags = {"Limits.max_cost": "--max-budget-usd", "Limits.timeout": "--timeout", "Limits.": "--"}
-        text = str(error)
-        for ours, theirs in flags.items():
-            text = text.replace(ours, theirs)
-        raise ConfigurationError(text) from None
+        money = "--max-budget-usd" if flags == "--" else "--case-max-usd"
+        text = str(error).replace("Limits.max_cost", money).replace("Limits.max_tokens", f"{flags}max-tokens")
+        raise ConfigurationError(text.replace("Limits.", flags)) from None
 
 
 def _open_store(options: argparse.Namespace, world: CliContext) -> Any:
