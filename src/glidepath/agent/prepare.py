@@ -34,6 +34,7 @@ from glidepath.run import (
     RunStream,
     TranscriptStats,
     Watch,
+    make_no_loop_error,
     open_state,
 )
 from glidepath.sessions import Session
@@ -78,7 +79,10 @@ def prepare(
 
     With a `parent` it is a child: on its budget or the part of it that was asked for, and within its time.
     """
-    now = began or asyncio.get_running_loop().time()
+    try:
+        now = began or asyncio.get_running_loop().time()
+    except RuntimeError:  # the first place on the way of every run that asks for the loop
+        raise make_no_loop_error() from None
     until, above, depth, watch, elapsed = inf, None, 0, None, 0.0
     if asked.budget is not None:
         until, above = asked.budget.deadline(now), asked.budget.meter

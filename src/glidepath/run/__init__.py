@@ -88,6 +88,7 @@ if TYPE_CHECKING:
     from glidepath.run.event_loop import (
         check_thread_is_free as check_thread_is_free,
         find_event_loop as find_event_loop,
+        make_no_loop_error as make_no_loop_error,
     )
     from glidepath.run.fingerprint import Fingerprint as Fingerprint, find_differences as find_differences
     from glidepath.run.hidden_messages import drop_unsendable as drop_unsendable
@@ -212,7 +213,7 @@ if not TYPE_CHECKING:
         decisions=("make_unknown_decision",),
         error_log=("log_error",),
         event_emitter=("EventEmitter",),
-        event_loop=("check_thread_is_free", "find_event_loop"),
+        event_loop=("check_thread_is_free", "find_event_loop", "make_no_loop_error"),
         fingerprint=("Fingerprint", "find_differences"),
         hidden_messages=("drop_unsendable",),
         hooks=("ToRead", "check_survivable"),

@@ -23,7 +23,6 @@ from glidepath.run.abandoned import MAX_PATIENCE, TaskBound, is_request, request
 from glidepath.run.asyncio_privates import must_cancel
 from glidepath.run.cancellation_probe import INSIDE, is_by_hand
 from glidepath.run.event_emitter import Consumer
-from glidepath.run.event_loop import make_no_loop_error
 from glidepath.run.interrupts import Alive, Interrupt, LetGo, Patience, Signal, Stopped, Why, wake_waiter
 
 T = TypeVar("T")
@@ -81,10 +80,7 @@ class Watch(TaskBound):
     ) -> None:
         self.window_at: float = window_at
         self.deadline_at: float = deadline_at
-        try:
-            self.loop: asyncio.AbstractEventLoop = asyncio.get_running_loop()
-        except RuntimeError:
-            raise make_no_loop_error() from None
+        self.loop: asyncio.AbstractEventLoop = asyncio.get_running_loop()
         self.task: asyncio.Task[Any] = asyncio.current_task()  # type: ignore[assignment]
         # Looked up once: a forked copy of the process keeps this number, and that is how `is_forked` knows it.
         self.pid: int = os.getpid()
