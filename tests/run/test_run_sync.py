@@ -4,11 +4,13 @@ import asyncio
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
 
 import pytest
 
 from glidepath import Agent, ConfigurationError, Limits, LoopOutcome, tool
+from glidepath.models import StreamEnd, TextDelta
 from glidepath.testing import ScriptedModel, call, no_leftovers
 
 LIMITS = Limits(max_iterations=3)
@@ -85,6 +87,33 @@ def test_a_loop_that_was_hit_between_two_steps_ends_and_raises_what_hit_it(nth, 
     """The step of a task is lost: nobody will ever call that task again. The store serves the next run."""
     ended, said = hit("_run", nth, tmp_path)
     assert ended in (["DONE", "hit", "DONE"], ["raised", "hit", "DONE"]), said
+
+
+def test_a_loop_that_is_looked_at_as_its_run_ends_still_closes_what_the_run_has_left():
+    """The look used to stop the loop itself; what stops it anyway stayed behind and stopped the closing instead."""
+    left, closed = [], []
+
+    async def lingers():
+        try:
+            yield
+        finally:
+            for _ in range(5):
+                await asyncio.sleep(0)
+            closed.append(True)
+
+    class Last:
+        name = "last"
+
+        async def stream(self, request):
+            left.append(lingers())
+            await anext(left[0])
+            time.sleep(0.7)  # noqa: ASYNC251 - the look at the loop is due now, and the run ends in the same round
+            await asyncio.sleep(0)
+            yield TextDelta("done")
+            yield StreamEnd("end_turn")
+
+    assert Agent(model=Last(), limits=LIMITS).run_sync("go").text == "done"
+    assert closed
 
 
 def test_what_a_callback_of_somebody_else_raises_is_logged_and_the_run_goes_on(caplog):

@@ -78,14 +78,21 @@ class _LoopWatch:
         tasks = asyncio.all_tasks(loop)
         if self.in_main:
             if self._main is not None and self._main.done():
-                loop.stop()  # what should have stopped it was lost
+                self._stop_soon()  # what should have stopped it was lost
         elif not tasks:
-            loop.stop()
+            self._stop_soon()
         elif self.hit is not None:
             # It waits for nothing, and nobody will call it: not even a cancellation can end such a task.
             before, self._lost = self._lost, {task for task in tasks if _is_lost(task)}
             if before & self._lost:
                 loop.stop()
+
+    def _stop_soon(self) -> None:
+        """Stop the loop once more, behind what stops it when nothing was lost.
+
+        At once would be too early by one callback: that one would stay behind and stop the next thing the loop does.
+        """
+        self._loop.call_soon(self._loop.stop)
 
 
 def _came_from_outside(error: BaseException, callback: object) -> bool:
