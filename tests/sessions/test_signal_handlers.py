@@ -1,7 +1,12 @@
 """A signal handler may raise at any bytecode: no commit is waited for that nobody will report."""
 
 import asyncio
+import dis
+import gc
+import itertools
+import sys
 import threading
+from functools import cache
 
 import pytest
 
@@ -66,3 +71,70 @@ def test_a_commit_whose_report_was_hit_is_not_waited_for_again(nth, tmp_path, mo
     thread.join(8)
     assert len(ended) == 1, "it waits for ever"
     assert len(calls) >= nth
+
+
+# --- at every moment ------------------------------------------------------------------------------------------------
+
+
+@cache
+def moments(code):
+    """Where a signal handler may run: behind a call, at the beginning of a function, and when a loop begins again."""
+    before = [None, *[step.opname for step in dis.get_instructions(code)]]
+    after = ("CALL", "CALL_KW", "CALL_FUNCTION_EX", "RESUME", "JUMP_BACKWARD")
+    return {step.offset for step, last in zip(dis.get_instructions(code), before, strict=False) if last in after}
+
+
+class Alarm:
+    """Raises at the nth such moment in these files, in the thread that it is set in."""
+
+    def __init__(self, nth, files):
+        self.left, self.files = nth, files
+
+    def __call__(self, frame, event, _):
+        if self.left < 1 or not frame.f_code.co_filename.endswith(self.files):
+            return None
+        frame.f_trace_opcodes, frame.f_trace_lines = True, False
+        return self.look
+
+    def look(self, frame, event, _):
+        if event == "opcode" and self.left and frame.f_lasti in moments(frame.f_code):
+            self.left -= 1
+            if not self.left:
+                sys.settrace(None)
+                raise SoftLimitError
+        return self.look
+
+
+@pytest.mark.filterwarnings("ignore:coroutine .* was never awaited", "ignore::pytest.PytestUnraisableExceptionWarning")
+@pytest.mark.parametrize("durability", ["sync", "full"])
+@pytest.mark.parametrize("file", ["group_commit.py", "store_calls.py"])
+def test_a_run_that_is_hit_at_any_moment_of_a_commit_ends_and_so_does_the_next_one(file, durability, tmp_path):
+    def agent(store):
+        return Agent(
+            model=ScriptedModel([call("look"), "done"]),
+            tools=[look],
+            limits=Limits(max_iterations=3),
+            store=store,
+            durability=durability,
+        )
+
+    def fly(alarm, store, ended):
+        sys.settrace(alarm)
+        try:
+            ended.append(agent(store).run_sync("go", session="hit").outcome.name)
+        except SoftLimitError:
+            ended.append("raised")
+        finally:
+            sys.settrace(None)
+        ended.append(agent(store).run_sync("go", session="next").outcome.name)
+
+    for nth in itertools.count(1):  # until nothing is hit any more
+        store, alarm, ended = SqliteStore(tmp_path / f"{nth}.db", lease=0.3), Alarm(nth, (file,)), []
+        thread = threading.Thread(target=fly, args=(alarm, store, ended), daemon=True)
+        thread.start()
+        thread.join(30)
+        assert ended[1:] == ["DONE"], f"moment {nth}: {ended or 'it waits for ever'}"
+        if alarm.left:
+            break
+    assert nth > 8
+    gc.collect()  # what was dropped in the middle is complained about here, not in the next test

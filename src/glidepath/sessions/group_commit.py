@@ -43,7 +43,7 @@ _IO_ERROR = 10
 class StoreJob(StoreAnswer):
     """A piece of work for a transaction, and its answer."""
 
-    __slots__ = ("alone", "failed", "found", "full", "landed", "work")
+    __slots__ = ("alone", "failed", "found", "full", "group", "is_finished", "landed", "work")
 
     def __init__(
         self,
@@ -61,6 +61,20 @@ class StoreJob(StoreAnswer):
         self.alone = alone  # it cannot be inside a transaction
         self.found: Any = None
         self.failed: BaseException | None = None
+        self.group: GroupCommit | None = None  # in whose queue it waits for the end of the pass
+        self.is_finished = False  # by the thread, which leaves the answer to the loop
+
+    def make_done_future(self) -> asyncio.Future[None]:
+        """As for any answer; who waits a second time, after a cancellation, does not wait for a callback that is lost.
+
+        What a signal handler raises just when the loop calls us takes that callback away.
+        """
+        if self._bells is not None:
+            if self.is_finished:
+                self.settle(self.found, self.failed)
+            elif self.group is not None:
+                self.group.flush_again(self.loop)
+        return super().make_done_future()
 
 
 class GroupCommit:
@@ -126,15 +140,30 @@ class GroupCommit:
         job = StoreJob(loop, work, landed, full=full)
         queue = self._queues.get(loop)
         if queue is None:
+            if self._queues:
+                self._drop_closed_loops()
             # In this order: a signal handler may raise in between, and a queue that nobody flushes blocks every run.
             loop.call_soon(self._flush, loop)
             queue = self._queues[loop] = []
+        job.group = self
         queue.append(job)
         return job
 
+    def flush_again(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Write what this loop has queued, with its next callbacks; once more if that is on its way already."""
+        if loop in self._queues:
+            loop.call_soon(self._flush, loop)
+
+    def _drop_closed_loops(self) -> None:
+        """Forget what was queued on loops that ended before they could write it: nobody waits there any more."""
+        for loop in [loop for loop in self._queues if loop.is_closed()]:
+            self._queues.pop(loop, None)
+
     def _flush(self, loop: asyncio.AbstractEventLoop) -> None:
-        jobs = self._queues.pop(loop, [])
+        jobs: list[StoreJob] = []
         try:
+            jobs = self._queues.get(loop, jobs)
+            self._queues.pop(loop, None)
             # In order: a commit that is written here would overtake an earlier one of its session that waits on the
             # thread.
             busy = self._thread is not None and self._thread.pending
@@ -145,7 +174,7 @@ class GroupCommit:
             for job in jobs:
                 job.settle(job.found, job.failed)
         except BaseException as error:  # of a signal handler, perhaps: no run may wait forever
-            for job in jobs:
+            for job in jobs or self._queues.pop(loop, []):
                 job.settle(None, error)
             if not isinstance(error, Exception):
                 raise
@@ -303,6 +332,8 @@ class WriterThread:
                     # Before the answers: who hears of them may write at once, and must not be sent to the thread again.
                     with self._bell:
                         self.pending -= len(group)
+                    for job in group:
+                        job.is_finished = True
                     _deliver_answers(group)
         finally:
             if self._connection is not None:
@@ -357,8 +388,13 @@ def _deliver_answers(jobs: Sequence[StoreJob]) -> None:
 
 
 def _settle(jobs: Sequence[StoreJob]) -> None:
-    for job in jobs:
-        job.settle(job.found, job.failed)
+    try:
+        for job in jobs:
+            job.settle(job.found, job.failed)
+    except BaseException:  # of a signal handler: as in `_flush`
+        for job in jobs:
+            job.settle(job.found, job.failed)
+        raise
 
 
 def _keep_time(answer: StoreAnswer) -> None:

@@ -128,7 +128,7 @@ class SqliteStore(CanFork, SqliteCatalog, SqliteInbox, SqliteWallets):
         answer = self._group.submit(partial(self._claim, session_id, owner, create), self._hold)
         try:
             return await answer  # type: ignore[no-any-return]
-        except asyncio.CancelledError:
+        except (asyncio.CancelledError, GeneratorExit):
             answer.call_when_done(self._return)  # nobody will ever give it back
             raise
         except BaseException as error:

@@ -45,18 +45,20 @@ class StoreAnswer:
         self._then: Any = None  # what to call then: nothing, one, or a list of them
 
     def settle(self, value: object, error: BaseException | None = None) -> None:
-        """This is the answer; on its own loop. The first one counts."""
-        if self.done:
-            return
-        self.done, self.value, self.error = True, value, error
-        then, bells = self._then, self._bells
-        self._then = self._bells = None
+        """This is the answer; on its own loop. The first one counts; every one wakes who still waits."""
+        if not self.done:
+            self.value, self.error, self.done = value, error, True
+        # A signal handler may raise in the middle. What is called then is called once at most; who waits is forgotten
+        # only when they are awake, so that whoever settles it again wakes the rest.
+        then, self._then = self._then, None
         if then is not None:
             for call in then if then.__class__ is list else (then,):
                 call(self)
+        bells = self._bells
         if bells is not None:
             for bell in bells if bells.__class__ is list else (bells,):
                 wake_waiter(bell)
+            self._bells = None
 
     def call_when_done(self, call: Callable[[StoreAnswer], object]) -> None:
         """Call this once it is there, before anybody who waits for it wakes up."""
