@@ -4,6 +4,7 @@ import asyncio
 import dis
 import gc
 import itertools
+import logging
 import sys
 import threading
 from functools import cache
@@ -12,7 +13,7 @@ import pytest
 
 from glidepath import Agent, Limits, tool
 from glidepath.sessions import GroupCommit, SqliteFile, SqliteStore, StoreJob
-from glidepath.testing import ScriptedModel, call
+from glidepath.testing import ScriptedModel, call, calls, transcript_errors
 
 
 class SoftLimitError(Exception):
@@ -138,3 +139,45 @@ def test_a_run_that_is_hit_at_any_moment_of_a_commit_ends_and_so_does_the_next_o
             break
     assert nth > 8
     gc.collect()  # what was dropped in the middle is complained about here, not in the next test
+
+
+@pytest.mark.filterwarnings("ignore:coroutine .* was never awaited", "ignore::pytest.PytestUnraisableExceptionWarning")
+def test_of_a_call_that_may_have_begun_nobody_says_that_it_was_not_executed(caplog):
+    """Wherever the run is hit: each call has one result, and one that ran and was not told is unknown."""
+    caplog.set_level(logging.CRITICAL, "glidepath")
+
+    def fly(nth):
+        sent = []
+
+        @tool
+        async def send(page: int) -> str:
+            """Send."""
+            sent.append(f"call_{page}")
+            return "sent"
+
+        turns = [calls(call("send", page=1), call("send", page=2)), call("send", page=3)]
+        agent = Agent(model=ScriptedModel([*turns, "done"]), tools=[send], limits=Limits(max_iterations=4))
+        alarm = Alarm(nth, ("tool_calls/interrupted.py", "tool_calls/job.py", "tool_calls/__init__.py", "run/state.py"))
+        sys.settrace(alarm)
+        try:
+            return agent.run_sync("go"), sent, alarm
+        finally:
+            sys.settrace(None)
+
+    for nth in itertools.count(1):
+        try:
+            result, sent, alarm = fly(nth)
+        except SoftLimitError:
+            continue
+        assert transcript_errors(result.messages) == [], f"moment {nth}"
+        unknown = {one.id for one in result.unknown_effects}
+        for told in result.messages:
+            if told.role == "tool_result" and told.call_id in sent and told.text != "sent":
+                if told.kind == "SoftLimitError":  # as if the tool itself had raised it
+                    continue
+                assert (told.kind, told.call_id in unknown) == ("unknown_effect", True), f"moment {nth}: {told.text}"
+                assert told.details == {"unknown": "run failed"}
+        if alarm.left:
+            break
+    assert nth > 150
+    gc.collect()

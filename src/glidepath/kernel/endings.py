@@ -28,6 +28,7 @@ from glidepath.values import (
     RunPaused,
     StopCause,
     StopReason,
+    Unknown,
     describe_error,
     is_visible,
     pluralize,
@@ -250,6 +251,9 @@ async def end_after_defect(run: Run, defect: BaseException) -> Ending:
     if run.turn.reply is not None and not any(message is run.turn.reply for message in run.transcript.messages):
         run.turn.change_reply(None)  # it was not added any more: its text is kept, its calls are dropped
     try:
+        run.complete_transcript()
+        if run.turn.state is AgentState.WAITING_FOR_TOOL:  # in the middle of a batch
+            answer_open_calls(run, ResultKind.CANCELLED, "", Unknown.RUN_FAILED)
         if isinstance(defect, KeyboardInterrupt):
             return await land(run, run.make_manual_interrupt().verdict)
         if isinstance(defect, asyncio.CancelledError):

@@ -258,6 +258,20 @@ class Run(Record, eq=False, kw_only=True):
         turn.results = (*turn.results, result) if turn.results else (result,)
         self.add(result)
 
+    def complete_transcript(self) -> None:
+        """Complete what an exception in the middle of `add` has left half done: a signal handler may raise anywhere."""
+        transcript = self.transcript
+        messages, sizes, apart = transcript.messages, transcript.sizes, transcript.apart
+        if len(sizes) < len(messages):
+            sizes.append(self.plan.size_of(messages[-1]))
+            transcript.view_tokens += sizes[-1]
+            if apart is not None and not (apart and apart[-1] is messages[-1]):
+                apart.append(messages[-1])
+        known = {id(message) for message in messages}
+        for result in self.turn.results:
+            if id(result) not in known:
+                self.add(result)
+
     def add_prompt(self, prompt: Sequence[Message]) -> None:
         """The task of this run: never dropped from the view."""
         transcript = self.transcript

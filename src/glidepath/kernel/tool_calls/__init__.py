@@ -24,6 +24,7 @@ from glidepath.kernel.tool_calls.interrupted import (
     job_for,
     leave_unfinished,
     mark_inner_unknown,
+    mark_unknown,
 )
 from glidepath.kernel.tool_calls.job import Job
 from glidepath.kernel.tool_calls.spawn import Host
@@ -52,6 +53,7 @@ from glidepath.values import (
     ResultKind,
     ToolCall,
     ToolResultMessage,
+    Unknown,
     short_repr,
 )
 
@@ -167,11 +169,16 @@ def _repeat_paused_call(run: Run, job: Job, paused: PausedChild) -> Job:
     return job
 
 
-def answer_open_calls(run: Run, kind: ResultKind, text: str) -> None:
-    """Give every call of the current reply that has none yet this error result; one that had begun is unknown."""
+def answer_open_calls(run: Run, kind: ResultKind, text: str, why: Unknown | None = None) -> None:
+    """Give every call of the current reply that has none yet this error result; one that had begun is unknown.
+
+    `why`: any of them may have begun, and nobody knows which.
+    """
     in_order = not run.turn.results
     for call in run.turn.open_calls():
         job = job_for(run, call)
+        if why is not None and job.doubt is None:
+            mark_unknown(run, job, why)
         job.paused = find_paused_child(run.turn.pending, call.id, {})
         has_child = job.doubt is None and give_up_child(run, job)
         if not has_child and has_asked(run, call):
