@@ -24,6 +24,7 @@ from glidepath import (
 from glidepath.models import StreamEnd, TextDelta, ToolCallDelta
 from glidepath.sessions import MemoryStore
 from glidepath.testing import Schedules, ScriptedModel, VirtualClock, call, calls, say, virtual
+from glidepath.values import pico_of
 
 
 def settled(budget):
@@ -107,18 +108,33 @@ async def test_who_has_begun_goes_on_while_others_wait_to_start():
     assert {result.iterations for result in results} == {4}
 
 
+IN_TOKENS, IN_MONEY = Limits(max_tokens=12_000), Limits(max_cost="0.05")
+either = pytest.mark.parametrize("limits", [IN_TOKENS, IN_MONEY], ids=["tokens", "money"])
+
+
+def is_spent(results, limits):
+    """Nine tenths of the limit at least, and no more than all of it."""
+    if limits.max_tokens is not None:
+        used, limit = sum(result.usage.total for result in results), limits.max_tokens
+    else:
+        used, limit = sum(result.cost or 0 for result in results), Decimal(limits.max_cost)
+    return limit * 9 <= used * 10 <= limit * 10
+
+
+@either
 @virtual
-async def test_a_task_group_is_as_good_as_a_gather():
-    budget, agent = Budget(Limits(max_tokens=12_000)), small_tasks(max_output_tokens=200)
+async def test_a_task_group_is_as_good_as_a_gather(limits):
+    budget, agent = Budget(limits), small_tasks(max_output_tokens=200)
     async with asyncio.TaskGroup() as group:
         tasks = [group.create_task(agent.run("Item", parent=budget)) for _ in range(200)]
-    assert 10_800 <= sum(task.result().usage.total for task in tasks) <= 12_000
+    assert is_spent([task.result() for task in tasks], limits)
     assert settled(budget)
 
 
-def test_threads_with_their_own_loops_share_as_well():
-    budget = Budget(Limits(max_tokens=12_000))
-    model = ScriptedModel(max_output_tokens=200, record=False).forever(say("ok", usage=Usage(input=52, output=20)))
+@either
+def test_threads_with_their_own_loops_share_as_well(limits):
+    budget, turn = Budget(limits), say("ok", usage=Usage(input=52, output=20))
+    model = ScriptedModel(price=("3", "15"), max_output_tokens=200, record=False).forever(turn)
     agent = Agent(model=model, limits=Limits(max_iterations=3))
     results = []
 
@@ -131,28 +147,30 @@ def test_threads_with_their_own_loops_share_as_well():
     for thread in threads:
         thread.join(60)
     assert len(results) == 200
-    assert 10_800 <= sum(result.usage.total for result in results) <= 12_000
+    assert is_spent(results, limits)
     assert settled(budget)
 
 
+@pytest.mark.parametrize("limits", [Limits(max_tokens=8_000), Limits(max_cost="0.05")], ids=["tokens", "money"])
 @virtual
-async def test_runs_on_one_wallet_wait_for_what_others_keep_for_their_landings():
+async def test_runs_on_one_wallet_wait_for_what_others_keep_for_their_landings(limits):
     async def spent(at_once):
         store = MemoryStore()
         agent, gate = small_tasks(max_output_tokens=200), asyncio.Semaphore(at_once)
 
         async def one():
             async with gate:  # each with its own Budget object, as in its own process
-                return await agent.run("Item", parent=Budget(Limits(max_tokens=8_000), name="team", store=store))
+                return await agent.run("Item", parent=Budget(limits, name="team", store=store))
 
         results = await asyncio.gather(*[one() for _ in range(130)])
         (wallet,) = await store.wallets("team")
         assert (wallet.tokens, wallet.held_tokens) == (sum(result.usage.total for result in results), 0)
-        return done(results), wallet.tokens
+        assert (wallet.money, wallet.held_money) == (sum(pico_of(result.cost) for result in results), 0)
+        return results
 
-    (alone, _), (together, used) = await spent(1), await spent(20)
-    assert together >= 0.9 * alone
-    assert 7_200 <= used <= 8_000
+    alone, together = await spent(1), await spent(20)
+    assert done(together) >= 0.9 * done(alone)
+    assert is_spent(together, limits)
 
 
 # --- fairly -------------------------------------------------------------------------------------------------------
@@ -181,13 +199,17 @@ async def look() -> str:
 
 
 def tireless(limit):
-    return Agent(model=Tireless(), tools=[look], limits=Limits(max_tokens=limit, max_iterations=50))
+    prices = {"tireless": ("1", "1")}
+    return Agent(model=Tireless(), tools=[look], limits=Limits(max_tokens=limit, max_iterations=50), prices=prices)
 
 
+@pytest.mark.parametrize("in_money", [False, True], ids=["tokens", "money"])
 @pytest.mark.parametrize("limit", [2_200, 2_600])
-def test_in_every_schedule_of_two_agents_both_answer(limit):
+def test_in_every_schedule_of_two_agents_both_answer(limit, in_money):
+    limits = Limits(max_cost=f"{limit / 10**6:f}") if in_money else Limits(max_tokens=limit)
+
     async def scenario():
-        budget = Budget(Limits(max_tokens=limit))
+        budget = Budget(limits)
         results = await asyncio.gather(*[tireless(limit).run("go", parent=budget) for _ in range(2)])
         assert settled(budget)
         return results

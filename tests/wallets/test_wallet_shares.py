@@ -48,27 +48,31 @@ def test_many_processes_get_as_much_done_on_one_wallet_as_one_run_after_the_othe
     assert wallet.tokens >= 5_400 or wallet.money >= 0.9 * 0.04 * 10**12
 
 
-def test_a_team_spends_what_it_has_with_all_its_members_at_once():
+@pytest.mark.parametrize("in_money", [False, True], ids=["tokens", "money"])
+def test_a_team_spends_what_it_has_with_all_its_members_at_once(in_money):
     async def spent(at_once):
         store = MemoryStore()
-        wallet = Budget(Limits(max_tokens=6_000), name="team", store=store)
+        limits = Limits(max_cost="0.08") if in_money else Limits(max_tokens=6_000)
+        wallet = Budget(limits, name="team", store=store)
         turn = say("ok " * 20, usage=Usage(input=52, output=20))
-        members = [
-            Agent(
-                model=ScriptedModel(max_output_tokens=200, delay=0.01, record=False, name=f"m{number}").forever(turn),
-                limits=Limits(max_iterations=3),
-                agent_name=f"member {number}",
-            )
+        models = [
+            ScriptedModel(max_output_tokens=200, delay=0.01, record=False, name=f"m{number}", price=("3", "15"))
             for number in range(at_once)
         ]
-        steps = tuple(TeamStep(id=f"s{number}", description=f"Item {number}") for number in range(110))
+        members = [
+            Agent(model=model.forever(turn), limits=Limits(max_iterations=3), agent_name=f"member {number}")
+            for number, model in enumerate(models)
+        ]
+        steps = tuple(
+            TeamStep(id=f"s{number}", description=f"Item {number}") for number in range(200 if in_money else 110)
+        )
         request = TeamExecutionRequest(id="r", goal="Items", plan=TeamExecutionPlan(steps=steps))
         result = await Team(members).run(request, parent=wallet)
         account = await wallet.account()
-        assert account.tokens <= 6_000
-        return sum(one.state.name == "COMPLETED" for one in result.step_outcomes), account.tokens
+        share = account.money / (0.08 * 10**12) if in_money else account.tokens / 6_000
+        return sum(one.state.name == "COMPLETED" for one in result.step_outcomes), share
 
     alone, _ = VirtualClock().run(spent(1))
     together, used = VirtualClock().run(spent(10))
     assert together >= 0.9 * alone, (together, alone)
-    assert used >= 0.9 * 6_000
+    assert 0.9 <= used <= 1
