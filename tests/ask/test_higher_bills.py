@@ -4,6 +4,7 @@ import asyncio
 import logging
 import math
 from decimal import Decimal
+from fractions import Fraction
 from types import SimpleNamespace
 
 import pytest
@@ -27,6 +28,22 @@ class Vendor(ScriptedModel):
     usage_is_billed = True
 
 
+class Whole(int):
+    """A number of somebody's own library."""
+
+
+class Index:
+    """Another: an integer that is none of Python's."""
+
+    def __index__(self):
+        return 500_000
+
+
+class Hostile:
+    def __index__(self):
+        raise RuntimeError("no")
+
+
 def told(usage, info=None, text="four words of text"):
     return raw(TextDelta(text), StreamEnd("end_turn", usage, info))
 
@@ -41,6 +58,40 @@ async def test_a_report_far_above_ours_is_charged_logged_and_marked(kind, caplog
     assert (result.usage, result.cost) == (report, Decimal("0.6252"))
     assert recorder.one(BudgetSettled).implausible
     assert "500000 input" in caplog.text
+
+
+@pytest.mark.parametrize(
+    "figure", [Whole(500_000), Index(), Decimal(500_000), Fraction(999_999, 2), 499_999.5], ids=type
+)
+@virtual
+async def test_a_figure_of_another_type_is_charged_too(figure):
+    model = Vendor([told(Usage(figure, 20))], price=PRICE)
+    result = await Agent(model=model, limits=Limits(max_cost="5")).run("hi")
+    assert (result.usage.input, type(result.usage.input)) == (500_000, int)
+
+
+@pytest.mark.parametrize("figure", [Hostile(), Decimal("NaN"), math.inf, "500000", b"500000", True, [500_000], None])
+@virtual
+async def test_what_is_no_figure_is_replaced(figure):
+    result = await Agent(model=Vendor([told(Usage(figure, 20))]), limits=Limits(max_tokens=9_000)).run("hi")
+    assert result.usage.input < 1_000
+    assert result.usage.estimated
+
+
+@virtual
+async def test_a_bill_that_cannot_be_worked_out_keeps_nothing_back(monkeypatch):
+    """Whatever goes wrong while a call is settled: what it had reserved is charged, and not set aside for ever."""
+
+    def broken(*_):
+        raise RuntimeError("a mistake of ours")
+
+    monkeypatch.setattr(Price, "cost", broken)
+    budget = Budget(Limits(max_tokens=9_000))
+    model = Vendor([told(Usage(50, 20))], price=PRICE)
+    result = await Agent(model=model, limits=Limits(max_iterations=3)).run("hi", parent=budget)
+    assert result.outcome is LoopOutcome.FAILED
+    assert budget.meter.reserved_tokens == 0
+    assert budget.meter.tokens > 70
 
 
 @virtual
@@ -121,7 +172,24 @@ def test_media_counts_that_cannot_be_true_are_left_out():
 
 @pytest.mark.parametrize(
     ("billed", "charged"),
-    [(0.0123, 12_300_000_000), (1e-9, 10_000), (0.0, 10_000), (-1.0, 10_000), (math.nan, 10_000), (math.inf, 10_000)],
+    [
+        (0.0123, 12_300_000_000),
+        (1e-9, 10_000),
+        (0.0, 10_000),
+        (-1.0, 10_000),
+        (math.nan, 10_000),
+        (math.inf, 10_000),
+        (Decimal("0.0123"), 12_300_000_000),
+        (Whole(2), 2 * 10**12),
+        (10**400, SATURATED),
+        (Decimal("1e400"), SATURATED),
+        (-(10**400), 10_000),
+        (Decimal("sNaN"), 10_000),
+        (Decimal("Infinity"), 10_000),
+        (True, 10_000),
+        ("0.0123", 10_000),
+    ],
+    ids=lambda one: repr(one)[:20],
 )
 def test_of_the_bill_and_the_price_list_the_higher_one_is_charged(billed, charged):
     assert cost_of(Price(100, 0), Usage(100, 10), ReplyInfo(billed=billed)) == charged
@@ -165,13 +233,20 @@ def test_googles_format_counts_sound_and_pictures_of_the_prompt_the_cache_and_th
 # --- whatever is reported -----------------------------------------------------------------------------------------
 
 counts = st.one_of(
-    st.integers(-(10**6), 10**6), st.integers(10**9, 10**40), st.floats(), st.none(), st.booleans(), st.text(max_size=3)
+    st.integers(-(10**6), 10**6),
+    st.integers(10**9, 10**40),
+    st.integers(0, 10**12).map(Whole),
+    st.decimals(),
+    st.floats(),
+    st.none(),
+    st.booleans(),
+    st.text(max_size=3),
 )
 reports = st.one_of(st.none(), st.builds(Usage, counts, counts, counts, counts, counts), st.just("nonsense"))
 
 
 def is_figure(given):
-    return type(given) is int and given >= 0
+    return isinstance(given, int) and not isinstance(given, bool) and given >= 0
 
 
 @settings(max_examples=300, deadline=None)

@@ -29,6 +29,7 @@ from glidepath.values import (
     TokenLogprob,
     ToolCall,
     Usage,
+    read_dollars,
 )
 
 _log = logging.getLogger("glidepath")
@@ -161,7 +162,7 @@ def dollars_in(figures: Mapping[str, Any], *path: str) -> float | None:
     found: Any = figures
     for name in path:
         found = found.get(name) if isinstance(found, Mapping) else None
-    return float(found) if type(found) in (int, float) and math.isfinite(found) and found >= 0 else None
+    return read_dollars(found)
 
 
 def count(figures: object, *path: str) -> int:

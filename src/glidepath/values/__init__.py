@@ -146,6 +146,7 @@ if TYPE_CHECKING:
         Price as Price,
         pico as pico,
         pico_of as pico_of,
+        read_dollars as read_dollars,
     )
     from glidepath.values.outcome import (
         ENDINGS as ENDINGS,
@@ -327,7 +328,7 @@ if not TYPE_CHECKING:
             "place_result",
             "stored_arguments",
         ),
-        money=("PICO", "Price", "SATURATED", "pico", "pico_of"),
+        money=("PICO", "Price", "SATURATED", "pico", "pico_of", "read_dollars"),
         outcome=(
             "AbandonedWork",
             "AgentState",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from decimal import ROUND_CEILING, Decimal
+from math import inf
 from typing import TYPE_CHECKING, Any
 
 from glidepath._wire import Value, settle_field
@@ -42,6 +43,16 @@ def pico(amount: Decimal | str | float, *, field: str) -> int:
 def pico_of(cost: Decimal | None) -> int:
     """A cost that we have written, as whole pico-dollars."""
     return 0 if cost is None else int(EXACT.multiply(cost, PICO))
+
+
+def read_dollars(amount: object) -> float | None:
+    """Dollars that a provider reports; None for what is no amount. One that is too high to count is the highest."""
+    if isinstance(amount, bool) or not isinstance(amount, int | float | Decimal):
+        return None
+    try:
+        return float(amount) if 0 <= amount < MOST else float(MOST) if MOST <= amount < inf else None
+    except ArithmeticError:  # a Decimal that is no number cannot be compared
+        return None
 
 
 class Price(Value, frozen=True, gc=False):

@@ -26,7 +26,18 @@ from typing import TYPE_CHECKING, Any
 from glidepath._wire import Record, Value, replace
 from glidepath.kernel.model_call.media import media_in
 from glidepath.run import Amount, characters_of, dispute
-from glidepath.values import PICO, SATURATED, BudgetSettled, Media, Message, ReplyInfo, StreamEnd, Usage, dollars
+from glidepath.values import (
+    PICO,
+    SATURATED,
+    BudgetSettled,
+    Media,
+    Message,
+    ReplyInfo,
+    StreamEnd,
+    Usage,
+    dollars,
+    read_dollars,
+)
 
 if TYPE_CHECKING:
     from glidepath.kernel.model_call.attempt import Attempt
@@ -74,26 +85,30 @@ def settle(
         # What it held is free for others in the same step: they may have been waiting for exactly this.
         held.cancel()
     else:
-        reported: Any = None if end is None else end.usage
-        if _is_believable(reported, booking.estimate, attempt.size):
-            usage = reported
-        else:
-            usage = settle_usage(reported, _evidence(run, booking, sent, attempt, system_prompt))
-            implausible = is_implausible(usage, booking.estimate, attempt.size)
-            if implausible:  # before it is charged: nobody may count it as used in between
-                _dispute_tokens(run, booking, attempt, usage, sent)
-        health = run.plan.health
-        # The most that this model was ever sent: no cache of its provider can hold more of ours.
-        health.sent = max(health.sent, usage.input)
-        if price is not None:
-            info = _info_of(run, price, end, sent, usage)
-            money = cost_of(price, usage, info)
-            if info is not None and info.billed is not None and not implausible:
-                implausible = _dispute_bill(run, price, usage, info, money)
-        held.settle(usage.input + usage.output, money)
-        pay(usage, money)
-        if implausible or run.spend.unexplained is not None:
-            run.spend.record_dispute(Amount(usage.total, money) if implausible else None)
+        try:
+            reported: Any = None if end is None else end.usage
+            if _is_believable(reported, booking.estimate, attempt.size):
+                usage = reported
+            else:
+                usage = settle_usage(reported, _evidence(run, booking, sent, attempt, system_prompt))
+                implausible = is_implausible(usage, booking.estimate, attempt.size)
+                if implausible:  # before it is charged: nobody may count it as used in between
+                    _dispute_tokens(run, booking, attempt, usage, sent)
+            health = run.plan.health
+            # The most that this model was ever sent: no cache of its provider can hold more of ours.
+            health.sent = max(health.sent, usage.input)
+            if price is not None:
+                info = _info_of(run, price, end, sent, usage)
+                money = cost_of(price, usage, info)
+                if info is not None and info.billed is not None and not implausible:
+                    implausible = _dispute_bill(run, price, usage, info, money)
+            held.settle(usage.input + usage.output, money)
+            pay(usage, money)
+            if implausible or run.spend.unexplained is not None:
+                run.spend.record_dispute(Amount(usage.total, money) if implausible else None)
+        except BaseException:
+            held.settle(held.tokens, held.money)  # nobody will do it later: what is reserved would be lost to others
+            raise
     emit = run.voice.emit
     if emit is not None and run.result is None:
         # May be negative: a reply can cost more than its worst case when the provider counts what we do not see.
@@ -242,9 +257,8 @@ def cost_of(price: Price, usage: Usage, info: ReplyInfo | None) -> int:
             money += price.web_search * searches
         if info.media is not None:
             money += price.at(usage.input).surcharge(_cap_media_counts(info.media, usage))
-        billed: Any = info.billed
-        # Neither bool nor Decimal: what comes out of JSON is one of these two, and anything else is a mistake.
-        if type(billed) in (int, float) and math.isfinite(billed) and billed > 0:
+        billed = read_dollars(info.billed)
+        if billed is not None:
             # The price list may be old, or not know the host's fee: of the two the higher one is believed.
             money = max(money, math.ceil(min(billed, SATURATED / PICO) * PICO))
     return min(money, SATURATED)
@@ -275,13 +289,23 @@ def _cap_media_counts(media: Media, usage: Usage) -> Media:
 
 
 def _check_figure(given: object, least: float, estimate: int) -> int | None:
-    """The figure, when it is a whole number that is not too low; booleans, NaN, text and negatives are not."""
-    if type(given) is float and math.isfinite(given):
-        # A slip of a host, and still a figure: a part of a token is charged as a whole one.
-        given = math.ceil(given)
+    """The figure, when it is a number that is not too low; booleans, NaN, text and negatives are not."""
+    if type(given) is not int:
+        given = _round_up(given)
     if type(given) is not int or given < least or given < (estimate > 0):
         return None
     return min(given, SATURATED)
+
+
+def _round_up(given: Any) -> int | None:
+    """A figure of another type as a whole one: a slip of a host, and still the bill. None for what is no number."""
+    if isinstance(given, bool | str | bytes):
+        return None
+    try:
+        # A part of a token is charged as a whole one.
+        return int(given.__index__()) if hasattr(given, "__index__") else math.ceil(given)
+    except Exception:  # NaN, infinity, and whatever a type of somebody else raises
+        return None
 
 
 def _check_part(part: object, whole: int) -> int | None:
