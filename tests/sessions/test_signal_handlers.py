@@ -11,7 +11,7 @@ from functools import cache
 
 import pytest
 
-from glidepath import Agent, Limits, tool
+from glidepath import Agent, Budget, Limits, tool
 from glidepath.sessions import GroupCommit, SqliteFile, SqliteStore, StoreJob
 from glidepath.testing import ScriptedModel, call, calls, transcript_errors
 
@@ -180,4 +180,26 @@ def test_of_a_call_that_may_have_begun_nobody_says_that_it_was_not_executed(capl
         if alarm.left:
             break
     assert nth > 150
+    gc.collect()
+
+
+@pytest.mark.filterwarnings("ignore:coroutine .* was never awaited", "ignore::pytest.PytestUnraisableExceptionWarning")
+def test_a_run_that_fails_on_its_way_to_a_call_leaves_nothing_reserved_on_its_budget(caplog):
+    caplog.set_level(logging.CRITICAL, "glidepath")
+    for nth in itertools.count(1):
+        budget = Budget(Limits(max_tokens=50_000))
+        agent = Agent(model=ScriptedModel([call("look"), "done"]), tools=[look], limits=Limits(max_iterations=3))
+        alarm = Alarm(nth, ("model_call/__init__.py", "model_call/gates.py"))
+        sys.settrace(alarm)
+        try:
+            agent.run_sync("go", parent=budget)
+        except SoftLimitError:
+            continue
+        finally:
+            sys.settrace(None)
+        meter = budget.meter
+        assert (meter.reserved_tokens, meter.pledged_tokens, meter.aside_tokens) == (0, 0, 0), f"moment {nth}"
+        if alarm.left:
+            break
+    assert nth > 15
     gc.collect()

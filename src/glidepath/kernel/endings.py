@@ -252,6 +252,8 @@ async def end_after_defect(run: Run, defect: BaseException) -> Ending:
         run.turn.change_reply(None)  # it was not added any more: its text is kept, its calls are dropped
     try:
         run.complete_transcript()
+        if not (run.work.spawned or run.work.abandoned):  # whose calls are in it, too
+            run.spend.drop_calls(run.meter)
         if run.turn.state is AgentState.WAITING_FOR_TOOL:  # in the middle of a batch
             answer_open_calls(run, ResultKind.CANCELLED, "", Unknown.RUN_FAILED)
         if isinstance(defect, KeyboardInterrupt):

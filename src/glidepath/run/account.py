@@ -223,6 +223,19 @@ class Spending(Record, eq=False, kw_only=True, gc=False):
         """What was set aside for the landing is used."""
         self.admitted = False
 
+    def drop_calls(self, meter: Meter) -> None:
+        """Drop what calls have reserved that will neither be made nor settled: the run was hit in the middle."""
+        self.drop_first_call()
+        with meter.tree.lock:
+            tokens, money = meter.reserved_tokens, meter.reserved_money
+            pledged_tokens, pledged_money = meter.pledged_tokens, meter.pledged_money
+            for node in meter.lineage:
+                node.reserved_tokens -= tokens
+                node.reserved_money -= money
+                node.pledged_tokens -= pledged_tokens
+                node.pledged_money -= pledged_money
+            meter.tree.wake_head()
+
     def settle_up(self, meter: Meter) -> None:
         """Give back what was promised and not used."""
         self.drop_first_call()

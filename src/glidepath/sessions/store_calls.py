@@ -49,7 +49,7 @@ class StoreAnswer:
         if not self.done:
             self.value, self.error, self.done = value, error, True
         # A signal handler may raise in the middle. What is called then is called once at most; who waits is forgotten
-        # only when they are awake, so that whoever settles it again wakes the rest.
+        # only when they are awake, so that settling it again wakes the rest.
         then, self._then = self._then, None
         if then is not None:
             for call in then if then.__class__ is list else (then,):

@@ -46,12 +46,12 @@ def pico_of(cost: Decimal | None) -> int:
 
 
 def read_dollars(amount: object) -> float | None:
-    """Dollars that a provider reports; None for what is no amount. One that is too high to count is the highest."""
+    """Dollars that a provider reports; None if not an amount. One that is too high to count is the highest."""
     if isinstance(amount, bool) or not isinstance(amount, int | float | Decimal):
         return None
     try:
         return float(amount) if 0 <= amount < MOST else float(MOST) if MOST <= amount < inf else None
-    except ArithmeticError:  # a Decimal that is no number cannot be compared
+    except ArithmeticError:  # a Decimal NaN cannot be compared
         return None
 
 

@@ -298,7 +298,7 @@ def _check_figure(given: object, least: float, estimate: int) -> int | None:
 
 
 def _round_up(given: Any) -> int | None:
-    """A figure of another type as a whole one: a slip of a host, and still the bill. None for what is no number."""
+    """A figure of another type as a whole one: a slip of a host, and still the bill. None if not a number."""
     if isinstance(given, bool | str | bytes):
         return None
     try:
