@@ -33,11 +33,13 @@ KEYWORDS = '''"""The keywords of `Agent(...)`, as a type for editors and checker
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from datetime import timedelta
 from decimal import Decimal
+from os import PathLike
 from typing import Any, Required, TypedDict
 
 from glidepath.agent.agent import Agent
 from glidepath.agent.config import ExecutionMode
 from glidepath.agent.limits import Limits
+from glidepath.agent.skills import AgentFile, Skill
 from glidepath.events import Event
 from glidepath.guards import GuardrailsConfig, MaxTokensRecovery
 from glidepath.guards.approvals import Rules
@@ -72,11 +74,13 @@ SETTERS = '''"""Every setting as a method of a builder. Made by scripts/make_key
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from datetime import timedelta
 from decimal import Decimal
+from os import PathLike
 from typing import Any, Self
 
 from glidepath.agent.agent import Agent
 from glidepath.agent.config import ExecutionMode
 from glidepath.agent.limits import Limits
+from glidepath.agent.skills import AgentFile, Skill
 from glidepath.events import Event
 from glidepath.guards import GuardrailsConfig, MaxTokensRecovery
 from glidepath.guards.approvals import Rules

@@ -85,6 +85,8 @@ FLAGS = ["yes", 1, None]
 NAMED = (
     ("model", [None, "antropic:claude", 7, ScriptedModel, object()]),
     ("tools", [7, "echo", echo, {"echo": echo}, [7], [None], ["echo"], [str], [echo, echo]]),
+    ("skills", [7, "no such folder", {"a": 1}, [7], [None], ["no such folder"]]),
+    ("agents", [7, "reviewer.md", [7], [None], ["no such file.md"]]),
     ("system_prompt", TEXTS),
     ("limits", [None, 5, {"max_iterations": 5}, Limits]),
     ("guardrails", [None, {}, GuardrailsConfig]),

@@ -8,7 +8,17 @@ from typing import TYPE_CHECKING, Any
 from glidepath._version import VERSION
 
 if TYPE_CHECKING:
-    from glidepath.agent import Agent, AgentBuilder, Budget, ExecutionMode, Limits, LoopConfig
+    from glidepath.agent import (
+        Agent,
+        AgentBuilder,
+        AgentFile,
+        Budget,
+        ExecutionMode,
+        Limits,
+        LoopConfig,
+        Skill,
+        read_agents_md,
+    )
     from glidepath.guards import GuardrailsConfig, MaxTokensRecovery, TokenScaling
     from glidepath.guards.approvals import Rules
     from glidepath.plugins import PluginNames
@@ -35,6 +45,7 @@ __all__ = [
     "INHERIT",
     "Agent",
     "AgentBuilder",
+    "AgentFile",
     "AgentState",
     "Budget",
     "BuilderError",
@@ -58,6 +69,7 @@ __all__ = [
     "Rules",
     "RunResult",
     "Session",
+    "Skill",
     "StopCause",
     "Texts",
     "TokenScaling",
@@ -69,11 +81,22 @@ __all__ = [
     "answer",
     "approve",
     "deny",
+    "read_agents_md",
     "tool",
 ]
 
 _HOMES = {
-    "glidepath.agent": ("Agent", "AgentBuilder", "Budget", "ExecutionMode", "Limits", "LoopConfig"),
+    "glidepath.agent": (
+        "Agent",
+        "AgentBuilder",
+        "AgentFile",
+        "Budget",
+        "ExecutionMode",
+        "Limits",
+        "LoopConfig",
+        "Skill",
+        "read_agents_md",
+    ),
     "glidepath.errors": ("BuilderError", "ConfigurationError", "GlidepathError", "ModelError", "ToolError"),
     "glidepath.guards.approvals": ("Rules",),
     "glidepath.guards": ("GuardrailsConfig", "MaxTokensRecovery", "TokenScaling"),

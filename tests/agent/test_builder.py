@@ -9,6 +9,7 @@ from tests.setting_samples import filled_in
 from glidepath import (
     Agent,
     AgentBuilder,
+    AgentFile,
     BuilderError,
     ConfigurationError,
     ExecutionMode,
@@ -22,6 +23,7 @@ from glidepath import (
     ResourceConstraint,
     ResourceValidation,
     Rules,
+    Skill,
     Texts,
     tool,
 )
@@ -76,10 +78,13 @@ class Watch(Plugin):
 CONSTRAINT, GUARD, POLICY = Free(), Guard(), ProtocolPolicy()
 SOURCE = ToolSource()
 SOURCE.name = "shelf"
+FILE = AgentFile(name="reviewer", description="d", prompt="p")
 NAMED = {  # for a field a value that is not the default; the others follow from what they declare
     "model": MODEL,
     "tools": (look, deliver),
     "tool_sources": (SOURCE,),
+    "skills": (Skill(name="pdf", description="d", instructions="i", for_model=False),),  # else it brings tools along
+    "agents": (FILE,),
     "limits": Limits(max_iterations=7),
     "guardrails": GuardrailsConfig(max_error_streak=9),
     "texts": Texts(landing="Land."),
@@ -138,8 +143,9 @@ def test_the_methods_are_the_fields_of_the_configuration_of_limits_and_of_guardr
 
 
 def test_an_agent_takes_exactly_the_fields_of_the_configuration_and_keeps_them():
-    config = Agent(**OTHER | {"replace_defaults": False}).config
-    assert {name: getattr(config, name) for name in FIELDS} == OTHER | {"replace_defaults": False}
+    given = OTHER | {"replace_defaults": False, "agents": ()}  # one from a file brings a tool along
+    config = Agent(**given).config
+    assert {name: getattr(config, name) for name in FIELDS} == given
     with pytest.raises(ConfigurationError, match="no setting 'max_iterations'"):
         Agent(model=MODEL, max_iterations=5)
 
@@ -376,7 +382,15 @@ async def test_functions_work_as_hooks_plain_and_async():
 # --- children -----------------------------------------------------------------------------------------------------
 
 PASSED = {field: one.inherited for field, one in settings_of(LoopConfig).items()}
-NOT_INHERITED = {"handoffs", "event_sink", "empty_outcome_retry_budget", "conversation_id", "system_prompt"}
+NOT_INHERITED = {
+    "handoffs",
+    "event_sink",
+    "empty_outcome_retry_budget",
+    "conversation_id",
+    "system_prompt",
+    "skills",
+    "agents",
+}
 
 
 def test_the_table_has_every_field_in_its_order():

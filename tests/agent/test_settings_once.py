@@ -115,7 +115,15 @@ def test_what_a_caller_passes_is_copied():
 
 def test_only_a_few_settings_stay_with_the_parent():
     kept = {name for owner, name, one in EVERY if owner is LoopConfig and one.inherited is Passed.NO}
-    assert kept == {"event_sink", "empty_outcome_retry_budget", "conversation_id", "system_prompt"}
+    assert kept == {
+        "event_sink",
+        "empty_outcome_retry_budget",
+        "conversation_id",
+        "system_prompt",
+        "handoffs",
+        "skills",
+        "agents",
+    }
 
 
 # What a plan works out and the configuration only names: for each model of the route, or from several settings.

@@ -49,6 +49,9 @@ SURFACE = [
     "ToolError",
     "INHERIT",
     "Texts",
+    "Skill",
+    "AgentFile",
+    "read_agents_md",
 ]
 """Settings that came after the specification of the first version."""
 FIELDS = [

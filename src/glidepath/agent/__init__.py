@@ -9,15 +9,31 @@ from glidepath.agent.limits import Budget, Limits
 
 if TYPE_CHECKING:
     from glidepath.agent.builder import AgentBuilder
+    from glidepath.agent.skills import AgentFile, Skill, read_agents_md
 
-__all__ = ["Agent", "AgentBuilder", "Budget", "ExecutionMode", "Limits", "LoopConfig"]
+__all__ = [
+    "Agent",
+    "AgentBuilder",
+    "AgentFile",
+    "Budget",
+    "ExecutionMode",
+    "Limits",
+    "LoopConfig",
+    "Skill",
+    "read_agents_md",
+]
 
 if TYPE_CHECKING:
     from glidepath.agent.nested_runs import call_of as call_of
     from glidepath.agent.wallet_client import PATIENCE as PATIENCE, sweep as sweep
 
 if not TYPE_CHECKING:
-    __getattr__ = lazy_attributes(__name__, nested_runs=("call_of",), builder=("AgentBuilder",))
+    __getattr__ = lazy_attributes(
+        __name__,
+        nested_runs=("call_of",),
+        builder=("AgentBuilder",),
+        skills=("AgentFile", "Skill", "read_agents_md"),
+    )
 
 # What other packages use, imported when it is first asked for.
 if TYPE_CHECKING:
@@ -31,6 +47,19 @@ if TYPE_CHECKING:
     )
     from glidepath.agent.replay import Replayed as Replayed
     from glidepath.agent.setters import Setters as Setters
+    from glidepath.agent.skills import (
+        MOST_AGENTS_MD as MOST_AGENTS_MD,
+        CommandFile as CommandFile,
+        SkillGuard as SkillGuard,
+        decode_agents_md as decode_agents_md,
+        find_skill_folders as find_skill_folders,
+        introduce_agents_md as introduce_agents_md,
+        make_skill_tools as make_skill_tools,
+        read_agent_files as read_agent_files,
+        refuse_clashes as refuse_clashes,
+        refuse_link as refuse_link,
+        shape_fields as shape_fields,
+    )
     from glidepath.agent.wallet_client import WalletClient as WalletClient, account_of as account_of
 
 if not TYPE_CHECKING:
@@ -43,5 +72,18 @@ if not TYPE_CHECKING:
         prices=("check_prices", "find_price", "look_up_price"),
         replay=("Replayed",),
         setters=("Setters",),
+        skills=(
+            "MOST_AGENTS_MD",
+            "CommandFile",
+            "SkillGuard",
+            "decode_agents_md",
+            "find_skill_folders",
+            "introduce_agents_md",
+            "make_skill_tools",
+            "read_agent_files",
+            "refuse_clashes",
+            "refuse_link",
+            "shape_fields",
+        ),
         wallet_client=("PATIENCE", "WalletClient", "account_of", "sweep"),
     )

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from enum import Enum
 from typing import TYPE_CHECKING, Any
 
-from glidepath.agent.config_checks import check, normalize
+from glidepath.agent.config_checks import add_agents_from_files, check, normalize
 from glidepath.agent.limits import OTHER_LIMIT_NAMES, Limits
 from glidepath.guards import GuardrailsConfig, MaxTokensRecovery
 from glidepath.plugins import HookTable, PluginNames
@@ -95,6 +95,26 @@ class LoopConfig(DeclaredSettings, frozen=True, kw_only=True):
         wider="Iterable[Agent[Any, Any] | str]",
         in_python="agents, or names of agents that take part, to which the conversation may be handed over",
         see="[hand-offs](handoffs.md)",
+    )
+    skills: tuple[Any, ...] = setting(
+        "names",
+        "skills that the model may read: folders with a SKILL.md, and folders of such folders",
+        default=(),
+        python_only="the section [skills]",
+        inherited=Passed.NO,
+        see="[skills](skills.md)",
+        in_python="Skill objects, and folders of skills",
+        wider="Iterable[Skill | str | PathLike[str]]",
+    )
+    agents: tuple[Any, ...] = setting(
+        "names",
+        "agents from files, each a tool that hands a task to a child",
+        default=(),
+        python_only="the table [agents]",
+        inherited=Passed.NO,
+        see="[agents from files](skills.md#agents-from-files)",
+        in_python="AgentFile objects, and paths of agent files",
+        wider="Iterable[AgentFile | str | PathLike[str]]",
     )
     system_prompt: str | Callable[[PromptContext], Any] = setting(
         "text",
@@ -464,6 +484,9 @@ class LoopConfig(DeclaredSettings, frozen=True, kw_only=True):
         with translate_read_errors():
             normalize(self)
             check(self)
+            if self.agents:
+                add_agents_from_files(self)
+                check(self)
 
     @classmethod
     def no_such_setting(cls, name: str) -> ConfigurationError:

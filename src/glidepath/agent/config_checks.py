@@ -6,6 +6,7 @@ import inspect
 from collections.abc import Collection, Iterable, Mapping
 from itertools import islice
 from typing import TYPE_CHECKING, Any, get_origin
+from weakref import WeakSet
 
 from glidepath._wire import settle_field
 from glidepath.agent.limits import check_limits
@@ -39,6 +40,10 @@ MOST_ITEMS = 100_000  # tools, constraints, plugins, fallback models
 INSTALLED = ("plugins", "constraints", "guards", "tools")  # may be given by the name of what a package offers
 LEAST_CHECK = 0.01  # seconds between two questions to a constraint on a clock
 TOOL_CHOICES = ("auto", "required", "none")
+MADE_FROM_FILES: WeakSet[Tool] = WeakSet()
+"""The tools of skills and of agents from files: a changed configuration leaves them, and makes its own."""
+BODIES_FROM_FILES: WeakSet[Any] = WeakSet()
+"""Their functions: a copy of such a tool, with recorded answers for example, stays in place of a new one."""
 _TEXTS = ("system_prompt", "agent_name", "conversation_id", "model_id", "reasoning")
 
 
@@ -49,6 +54,8 @@ def normalize(config: LoopConfig) -> None:
         for name in (
             "tools",
             "tool_sources",
+            "skills",
+            "agents",
             "constraints",
             "guards",
             "plugins",
@@ -71,9 +78,20 @@ def normalize(config: LoopConfig) -> None:
             kept[name] = str.__str__(given)  # of a subclass, the text
     for name in ("extras", "prices"):
         kept[name] = _copy_containers(getattr(config, name))
+    if kept["skills"] or kept["agents"] or any(one in MADE_FROM_FILES for one in kept["tools"]):
+        from glidepath.agent.skills import normalize_files  # few agents have any
+
+        kept.update(normalize_files(kept))
     for name, value in kept.items():
         if value is not getattr(config, name):
             settle_field(config, name, value)
+
+
+def add_agents_from_files(config: LoopConfig) -> None:
+    """Give a configuration that is otherwise complete the tools that hand tasks to its agents from files."""
+    from glidepath.agent.skills import make_agent_tools
+
+    settle_field(config, "tools", (*config.tools, *make_agent_tools(config)))
 
 
 def _copy_containers(value: object) -> Any:

@@ -3,11 +3,13 @@
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from datetime import timedelta
 from decimal import Decimal
+from os import PathLike
 from typing import Any, Required, TypedDict
 
 from glidepath.agent.agent import Agent
 from glidepath.agent.config import ExecutionMode
 from glidepath.agent.limits import Limits
+from glidepath.agent.skills import AgentFile, Skill
 from glidepath.events import Event
 from glidepath.guards import GuardrailsConfig, MaxTokensRecovery
 from glidepath.guards.approvals import Rules
@@ -38,6 +40,8 @@ class _Rest(TypedDict, total=False):
     tools: Iterable[Tool | ToolSource | Callable[..., Any] | str]
     tool_sources: Iterable[ToolSource]
     handoffs: Iterable[Agent[Any, Any] | str]
+    skills: Iterable[Skill | str | PathLike[str]]
+    agents: Iterable[AgentFile | str | PathLike[str]]
     system_prompt: str | Callable[[PromptContext[Any]], str | Awaitable[str]]
     limits: Limits
     guardrails: GuardrailsConfig

@@ -21,7 +21,7 @@ from glidepath.agent.durable import claim_home_session, reopen_session
 from glidepath.agent.nested_runs import delegate_of
 from glidepath.agent.per_run import Given
 from glidepath.agent.recording import STOPPED, Leg, describe_other_settings, legs_of
-from glidepath.run import CancelToken, Caps, Meter, Plan, Run, restore_disputed, restore_meter
+from glidepath.run import CancelToken, Caps, Meter, Plan, Run, note_origins, restore_disputed, restore_meter
 from glidepath.sessions import Child, Counters, JournalRecorder, MemoryStore, Session, StoredJournal, read, read_journal
 from glidepath.sessions.state_changes import count
 from glidepath.spi import Commit, Entry, mark_unreal
@@ -287,6 +287,7 @@ class _Copyist(JournalRecorder):
         await self.checking.reach(due)
         for child, result in zip(children, told, strict=True):
             self._report_child(child.agent, result)
+        note_origins(self._run, call_id, known.origins)  # what the call, or its child, had read
         return RecordedResult(
             known.content,
             is_error=known.is_error,

@@ -3,11 +3,13 @@
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from datetime import timedelta
 from decimal import Decimal
+from os import PathLike
 from typing import Any, Self
 
 from glidepath.agent.agent import Agent
 from glidepath.agent.config import ExecutionMode
 from glidepath.agent.limits import Limits
+from glidepath.agent.skills import AgentFile, Skill
 from glidepath.events import Event
 from glidepath.guards import GuardrailsConfig, MaxTokensRecovery
 from glidepath.guards.approvals import Rules
@@ -47,6 +49,10 @@ class Setters:
         """Where MCP servers and other sources in tools end up; what they offer is known when a run starts."""
     def handoffs(self, value: Iterable[Agent[Any, Any] | str]) -> Self:
         """Agents, or names of agents that take part, to which the conversation may be handed over."""
+    def skills(self, value: Iterable[Skill | str | PathLike[str]]) -> Self:
+        """Skill objects, and folders of skills."""
+    def agents(self, value: Iterable[AgentFile | str | PathLike[str]]) -> Self:
+        """AgentFile objects, and paths of agent files."""
     def system_prompt(self, value: str | Callable[[PromptContext[Any]], str | Awaitable[str]]) -> Self:
         """What the model is told first, or a function of the run's context that writes it."""
     def limits(self, value: Limits) -> Self:

@@ -16,7 +16,13 @@ if TYPE_CHECKING:
     from glidepath.tools import Tool
 
 _PARTS = ("agent", "model", "fallback_models", "system_prompt", "output_type")
-_MAPS = (("limit", "limits"), ("tool", "tools"), ("plugin", "plugins"), ("constraint", "constraints"))
+_MAPS = (
+    ("limit", "limits"),
+    ("tool", "tools"),
+    ("skill", "skills"),
+    ("plugin", "plugins"),
+    ("constraint", "constraints"),
+)
 
 
 class Fingerprint(Value, frozen=True, kw_only=True, omit_defaults=True):
@@ -31,6 +37,8 @@ class Fingerprint(Value, frozen=True, kw_only=True, omit_defaults=True):
     tools: Mapping[str, str] = {}
     plugins: Mapping[str, str] = {}
     constraints: Mapping[str, str] = {}
+    skills: Mapping[str, str] = {}
+    """The digest of each skill's whole folder."""
 
     @property
     def digest(self) -> str:
@@ -79,6 +87,7 @@ def _make_fingerprint(plan: Plan) -> Fingerprint:
         tools={name: _digest_tool(tool) for name, tool in plan.tools.items()},
         plugins=dict.fromkeys(_list_guarding_plugins(plan), "in use"),
         constraints=dict.fromkeys([constraint.name for constraint in plan.custom], "in use"),
+        skills={skill.name: skill.digest for skill in plan.config.skills},
     )
 
 

@@ -34,6 +34,10 @@ if TYPE_CHECKING:
     from glidepath.tools.asking import NeedsDecisions as NeedsDecisions
     from glidepath.tools.binding import SchemaBinder as SchemaBinder
     from glidepath.tools.docstrings import read_docstring as read_docstring
+    from glidepath.tools.file_tree import (
+        list_files_below as list_files_below,
+        read_regular_file as read_regular_file,
+    )
     from glidepath.tools.files import count_pages as count_pages, file_tokens as file_tokens
     from glidepath.tools.output import Output as Output, OutputError as OutputError
     from glidepath.tools.picture_size import (
@@ -72,6 +76,7 @@ if not TYPE_CHECKING:
         asking=("NeedsDecisions",),
         binding=("SchemaBinder",),
         docstrings=("read_docstring",),
+        file_tree=("list_files_below", "read_regular_file"),
         files=("count_pages", "file_tokens"),
         output=("Output", "OutputError"),
         picture_size=("LEAST_PICTURE_TOKENS", "block_tokens", "picture_bytes", "picture_tokens", "read_pixel_size"),

@@ -290,9 +290,9 @@ class PerRun(Value, frozen=True, kw_only=True):
 class ConfigurationChange(Value, frozen=True, kw_only=True):
     """Something about the agent that had changed when its run continued; `before` or `now` is None if it was missing.
 
-    `what` is version, agent, model, fallback_models, system_prompt, output_type, limit, tool, plugin or constraint;
-    `name` says which limit, tool, plugin or constraint. In a team it is also coordinator, member or capability, and
-    `name` begins with the member: `writer`, `writer/max_iterations`.
+    `what` is version, agent, model, fallback_models, system_prompt, output_type, limit, tool, skill, plugin or
+    constraint; `name` says which limit, tool, skill, plugin or constraint. In a team it is also coordinator, member or
+    capability, and `name` begins with the member: `writer`, `writer/max_iterations`.
     """
 
     what: str

@@ -24,7 +24,7 @@ _NAMES = {
     """,
     "other agents obey it, and run the commands that are named there": """
         .claude .claude.json CLAUDE.md CLAUDE.local.md .codex .cursor .cursorrules .gemini GEMINI.md .aider.conf.yml
-        .windsurf .windsurfrules .goosehints .goose .github/copilot-instructions.md .github/instructions
+        .agents .windsurf .windsurfrules .goosehints .goose .github/copilot-instructions.md .github/instructions
         .github/prompts .github/agents opencode.json opencode.jsonc .opencode .roo .roorules .roomodes .kiro .continue
         .continuerules .clinerules .cline .amp .amazonq .augment .augment-guidelines .junie .qwen QWEN.md CRUSH.md
         .crush .crush.json crush.json AGENT.md AGENTS.override.md .rules .openhands .trae .zencoder .warp WARP.md

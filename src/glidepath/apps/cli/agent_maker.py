@@ -15,7 +15,12 @@ from typing import Any
 from glidepath.agent import Agent, ExecutionMode, Limits
 from glidepath.agent.discovery import list_entry_points, load_installed
 from glidepath.apps.cli.cli_context import CliContext
-from glidepath.apps.cli.instructions import AGENTS, project_instructions
+from glidepath.apps.cli.instructions import (
+    load_agent_files,
+    load_skills,
+    project_instructions,
+    shape_by_agent_file,
+)
 from glidepath.apps.cli.layers import Known, LoadedSettings
 from glidepath.apps.cli.settings import SETTINGS
 from glidepath.apps.cli.stores import NO_STORE, add_redaction, make_store, store_path
@@ -69,8 +74,11 @@ def make_agent(
         fields["plugins"] = (*fields.get("plugins", ()), *plugins)
     told = project_instructions(world, wanted=settings.get("agents_md") is not False)
     if told:
-        head = f"Instructions of this project, from its {AGENTS}:\n\n{told}"
-        fields["system_prompt"] = "\n\n".join(filter(None, [fields.get("system_prompt"), head]))
+        fields["system_prompt"] = "\n\n".join(filter(None, [fields.get("system_prompt"), told]))
+    if name not in EMBEDDED or settings.get("overload"):
+        fields["skills"], fields["agents"] = load_skills(settings, world), load_agent_files(settings, world)
+    if settings.get("agent_file"):
+        fields = shape_by_agent_file(fields, settings, world)
     if output is not None:
         fields["output_type"] = output
     try:

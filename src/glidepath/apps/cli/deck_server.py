@@ -30,7 +30,7 @@ def load_agents(said: list[str], world: CliContext) -> dict[str, Any]:
     for one in said:
         name, sign, path = one.partition("=")
         name, path = (name, path) if sign else ("", one)
-        found = find_agent(path, world, one)
+        found = _make_agent_of_file(path, world) if path.endswith(".md") else find_agent(path, world, one)
         if not hasattr(found, "config"):
             raise ConfigurationError(f"--agent {one}: expected an Agent, got {type(found).__name__}")
         own = getattr(getattr(found, "config", None), "agent_name", DEFAULT_NAME)
@@ -39,6 +39,14 @@ def load_agents(said: list[str], world: CliContext) -> dict[str, Any]:
             raise ConfigurationError(f"--agent {one}: there is another agent named {label!r}; write NAME={path}")
         agents[label] = found
     return agents
+
+
+def _make_agent_of_file(path: str, world: CliContext) -> Any:
+    """The agent in a file, with the model, the tools and the limits of the settings in this folder."""
+    from glidepath.apps.cli.agent_maker import make_agent
+    from glidepath.apps.cli.layers import gather
+
+    return make_agent(gather(argparse.Namespace(agent_file=path), world), world)
 
 
 def find_agent(path: str, world: CliContext, said: str = "") -> Any:

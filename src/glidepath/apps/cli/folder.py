@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
-import errno
 import hashlib
 import os
-import stat
 from collections.abc import Iterator
-from itertools import islice
 from pathlib import Path
+
+from glidepath.tools import list_files_below, read_regular_file
 
 CONFIGURATION = ("glidepath.toml", "glidepath.json")
 COVERED = (*CONFIGURATION, ".mcp.json", "AGENTS.md")
-COMMANDS = ".glidepath/commands"
-"""One decision covers these files and everything under this folder."""
+COMMANDS = (".claude/commands", ".glidepath/commands")
+"""Folders of slash commands; of two with a name, the one in the later folder counts."""
+SKILLS = (".agents/skills", ".claude/skills", ".glidepath/skills")
+AGENTS = (".claude/agents", ".glidepath/agents")
+STEERING = (*COMMANDS, *SKILLS, *AGENTS)
+"""One decision covers the files above and everything under these folders."""
+SKILL_FILE = "SKILL.md"
 MOST_BYTES = 1_000_000
-_MOST_FILES, _MOST_IN_ALL, _MOST_DEEP = 1_000, 10_000_000, 8
-_FLAGS = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOCTTY", 0) | getattr(os, "O_CLOEXEC", 0)
+_MOST_FILES, _MOST_IN_ALL = 1_000, 10_000_000
 
 
 class Folder:
@@ -46,65 +49,47 @@ def read_folder(path: Path) -> Folder:
     """Read the covered files of a folder: regular files only, and never more than the limits above."""
     folder = Folder(path.resolve(), {}, {}, {})
     left = _MOST_IN_ALL
-    for number, name in enumerate((*COVERED, *_commands(folder))):
+    for number, name in enumerate((*COVERED, *_list_steering_files(folder))):
         if number >= _MOST_FILES:
-            folder.unread[COMMANDS] = f"has more than {_MOST_FILES:,} files"
+            folder.unread[_top(name)] = f"has, with the others, more than {_MOST_FILES:,} files"
             break
         data = _read(folder, name)
         if data is None:
             continue
         left -= len(data)
         if left < 0:
-            folder.unread[COMMANDS] = f"has files of more than {_MOST_IN_ALL:,} bytes in all"
+            folder.unread[_top(name)] = f"has, with the others, more than {_MOST_IN_ALL:,} bytes"
             break
         folder.files[name] = data
     return folder
 
 
-def _commands(folder: Folder) -> Iterator[str]:
-    """The names of the files in the folder of commands. Links to folders are not followed."""
-    if any((folder.path / part).is_symlink() for part in (".glidepath", COMMANDS)):
-        return
-    waiting = [(COMMANDS, 0)]
-    while waiting:
-        name, deep = waiting.pop()
-        try:
-            with os.scandir(folder.path / name) as listed:
-                entries = list(islice(listed, _MOST_FILES + 1))
-        except (FileNotFoundError, NotADirectoryError):
-            continue
-        except OSError as error:
-            folder.unread[name] = f"cannot be read: {error.strerror or error}"
-            continue
-        for entry in entries:
-            if not entry.is_dir(follow_symlinks=False):
-                yield f"{name}/{entry.name}"
-            elif deep < _MOST_DEEP:
-                waiting.append((f"{name}/{entry.name}", deep + 1))
-            else:
-                folder.unread[name] = f"has folders more than {_MOST_DEEP} deep"
+def _top(name: str) -> str:
+    """The folder of commands, skills or agents that a file is in."""
+    return next((place for place in STEERING if name.startswith(f"{place}/")), ".")
+
+
+def _list_steering_files(folder: Folder) -> Iterator[str]:
+    """The names of the files in the folders that steer an agent. Links to folders are not followed."""
+    for place in STEERING:
+        steps = Path(place).parts
+        if not any(folder.path.joinpath(*steps[: number + 1]).is_symlink() for number in range(len(steps))):
+            yield from list_files_below(folder.path, place, folder.unread)
+    if (folder.path / SKILL_FILE).is_file():  # a skill by itself: all of it is what the agent reads
+        yield from (name for name in list_files_below(folder.path, "", folder.unread) if name not in COVERED)
 
 
 def _read(folder: Folder, name: str) -> bytes | None:
     """The bytes of a regular file; None for one that is not there, or is something else."""
     path = folder.path / name
     try:
-        if not stat.S_ISREG(path.stat().st_mode):  # opening a device or a pipe may do something
-            return None
-        descriptor = os.open(path, _FLAGS)
-        with os.fdopen(descriptor, "rb") as file:
-            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-                return None
-            data = file.read(MOST_BYTES + 1)
-        if path.is_symlink():
+        data = read_regular_file(path, MOST_BYTES)
+        if data is not None and path.is_symlink():
             folder.links[name] = str(path.readlink())
-    except (FileNotFoundError, NotADirectoryError):
-        return None
     except OSError as error:
-        if error.errno != errno.ELOOP:  # a link that leads to itself leads to nothing
-            folder.unread[name] = f"cannot be read: {error.strerror or error}"
+        folder.unread[name] = f"cannot be read: {error.strerror or error}"
         return None
-    if len(data) > MOST_BYTES:
+    if data is not None and len(data) > MOST_BYTES:
         folder.unread[name] = f"is larger than {MOST_BYTES:,} bytes"
         return None
     return data

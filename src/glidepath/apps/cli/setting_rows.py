@@ -500,6 +500,8 @@ ROWS = (
 PYTHON_ONLY: dict[str, str] = {
     "LoopConfig.tool_sources": "Python objects; MCP servers go in [mcp.servers.NAME]",
     "LoopConfig.handoffs": "Python objects",
+    "LoopConfig.skills": "the section [skills]",
+    "LoopConfig.agents": "the table [agents]",
     "LoopConfig.limits": "the section [limits]",
     "LoopConfig.guardrails": "the section [guardrails]",
     "LoopConfig.approvals": "the section [approvals]",

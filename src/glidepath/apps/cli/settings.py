@@ -121,6 +121,35 @@ _TOOLS = (
         "text?",
         "a model that may allow calls that need approval, that no rule covers and that are not consequential",
     ),
+    _declare(
+        "skills.folders",
+        "names",
+        "skills the model may read: folders with a SKILL.md, and folders of such folders (default: .agents/skills, "
+        ".claude/skills and .glidepath/skills of a folder that you trust)",
+        "--skills",
+        metavar="FOLDERS",
+    ),
+    _declare(
+        "agents",
+        "table",
+        "agents for parts of the work, each a tool: [agents.NAME] with description, prompt, tools, max_turns; or files",
+    ),
+    _declare(
+        "agent_files",
+        "names",
+        "files of agents for parts of the work (default: those in .claude/agents, if you trust the folder)",
+        "--agents",
+        metavar="FILES",
+        in_file=False,
+    ),
+    _declare(
+        "agent_file",
+        "text?",
+        "be the agent in this file, such as .claude/agents/reviewer.md",
+        "--agent-file",
+        metavar="FILE",
+        in_file=False,
+    ),
     _declare("overload", "bool", "give the embedded model more tools than it can handle", "--overload", in_file=False),
 )
 _STORE = (
@@ -166,7 +195,7 @@ SETTINGS: tuple[Setting, ...] = (
     *_DISPLAY,
 )
 
-SECTIONS = ("limits", "guardrails", "approvals", "telemetry")
+SECTIONS = ("limits", "guardrails", "approvals", "telemetry", "skills")
 BY_KEY: dict[str, Setting] = {setting.key: setting for setting in SETTINGS}
 BY_SEED: dict[str, Setting] = {
     setting.seed: setting for setting in SETTINGS if setting.seed and setting.seed != setting.key

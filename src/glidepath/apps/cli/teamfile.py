@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from glidepath import teams
-from glidepath.agent import Agent, Limits
+from glidepath.agent import Agent, AgentFile, Limits, shape_fields
 from glidepath.apps.cli.agent_maker import make_model, make_tools
 from glidepath.apps.cli.cli_context import CliContext
 from glidepath.apps.cli.layers import Known, LoadedSettings, parse_file
@@ -21,7 +21,7 @@ _ENUMS: dict[str, type[Enum]] = {
     "planner_failure_mode": teams.PlannerFailureMode,
     "dependency_failure": teams.DependencyFailure,
 }
-_AGENT = ("model", "system_prompt", "tools", "max_turns", "max_output_tokens", "temperature")
+_AGENT = ("model", "system_prompt", "tools", "max_turns", "max_output_tokens", "temperature", "agent_file")
 _TABLES = ("config", "limits", "rubric", "members", "roles", "steps", "planner", "judge", "senior")
 _TOP = ("name", "model", "coordinator", *_TABLES)
 _COORDINATORS = ("expert", "dispatch")
@@ -121,7 +121,9 @@ class TeamFile:
         return self._agent(key, self._check_section(key, self._data[key], _AGENT), key)
 
     def _agent(self, where: str, said: dict[str, Any], name: str) -> Agent:
-        model = said.get("model", self._data.get("model"))
+        file = self._agent_file(where, said)
+        own = None if file is None else file.model
+        model = said.get("model", own or self._data.get("model"))
         if not isinstance(model, str) or not model:
             raise ConfigurationError(f"{self._name}: {where}: no model is named: write model = ... here or at the top")
         known = {
@@ -133,10 +135,19 @@ class TeamFile:
         fields: dict[str, Any] = {
             key: said[key] for key in ("system_prompt", "max_output_tokens", "temperature") if key in said
         }
-        limits = self._construct(where, Limits, max_iterations=said.get("max_turns", _TURNS))
+        turns = _TURNS if file is None or file.max_turns is None else file.max_turns
+        limits = self._construct(where, Limits, max_iterations=said.get("max_turns", turns))
         tools = make_tools(LoadedSettings(known, self._path, found=False), self._world)
-        made = make_model(model, self._world)
-        return self._construct(where, Agent, model=made, agent_name=name, tools=tools, limits=limits, **fields)
+        fields |= {"model": make_model(model, self._world), "agent_name": name, "tools": tools, "limits": limits}
+        return self._construct(where, Agent, **(fields if file is None else shape_fields(file, fields)))
+
+    def _agent_file(self, where: str, said: dict[str, Any]) -> AgentFile | None:
+        path = said.get("agent_file")
+        if path is None:
+            return None
+        if not isinstance(path, str):
+            raise ConfigurationError(f"{self._name}: {where}: agent_file must be a path, not {path!r:.80}")
+        return AgentFile.read(self._path.parent / Path(path).expanduser())
 
     # --- checks ---------------------------------------------------------------------------------------------------
 

@@ -17,6 +17,8 @@ _WISHES = {
     "system_prompt": "the model gets these instructions first",
     "tools": "the model may call these tools",
     "mcp": "these programs are started, or these addresses contacted, and their tools given to the model",
+    "skills.folders": "the model may read these skills, and run their scripts in a sandbox once you approve",
+    "agents": "the model may hand tasks to these agents, which are told this",
     "workspace": "the tools work here: outside this folder, or in a part of it that tools must not write",
     "shell_home": "shell commands get this folder as HOME",
     "secret_files": "only these files are asked about before they are read, and no others",

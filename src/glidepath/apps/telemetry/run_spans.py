@@ -412,6 +412,8 @@ class RunSpans:
         span, started, attributes = found
         if error is not None:
             attributes = {**attributes, "error.type": error}
+        if event.result.details is not None:
+            attributes = {**attributes, **_describe_skill(event.result.details)}
         ended = started.time + event.seconds
         if ended > event.time or ended == started.time:
             ended = event.time
@@ -503,3 +505,11 @@ class RunSpans:
         ContextShaped: on_shaped,
         RunEnded: on_run_ended,
     }
+
+
+def _describe_skill(details: Any) -> dict[str, str]:
+    """Which skill was read, or whose script was run, as attributes of its call; nothing for any other result."""
+    if not isinstance(details, Mapping) or not isinstance(details.get("skill"), str):
+        return {}
+    named = {"name": details["skill"], "digest": details.get("digest", ""), "file": details.get("file", "")}
+    return {f"glidepath.skill.{key}": clean(str(value)) for key, value in named.items()}

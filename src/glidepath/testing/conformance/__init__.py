@@ -49,6 +49,7 @@ from glidepath.testing.conformance.model_contract import ModelContract  # noqa: 
 from glidepath.testing.conformance.policies import ProtocolPolicyContract  # noqa: E402
 from glidepath.testing.conformance.provenance_kit import ProvenanceContract  # noqa: E402
 from glidepath.testing.conformance.sandbox_escapes import SandboxContract  # noqa: E402
+from glidepath.testing.conformance.skill_contract import SkillContract  # noqa: E402
 from glidepath.testing.conformance.source_contract import ToolSourceContract  # noqa: E402
 from glidepath.testing.conformance.store_contract import SessionStoreContract  # noqa: E402
 from glidepath.testing.conformance.wallet_stores import WalletStoreContract  # noqa: E402
@@ -74,6 +75,7 @@ __all__ = [
     "ReviewingCoordinatorContract",
     "SandboxContract",
     "SessionStoreContract",
+    "SkillContract",
     "SteeringContract",
     "StopGuardContract",
     "TeamCoordinatorContract",

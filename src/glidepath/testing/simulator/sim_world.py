@@ -70,6 +70,8 @@ class SimWorld:
             model=_Model(self, self._config.model),
             tools=tuple(tools),
             tool_sources=(),  # nothing is started for a simulation
+            skills=(),  # their tools, and those of agents from files, have their stand-ins
+            agents=(),
             plugins=(*self._config.plugins, *[make() for make in self.specimen.plugins]),
             store=None,
             event_sink=sink,

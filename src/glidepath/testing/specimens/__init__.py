@@ -15,6 +15,7 @@ from glidepath.testing.specimens import (
     honest,
     inner_runs,
     loops,
+    malicious_skills,
     overshoot,
     replies,
     result,
@@ -36,7 +37,20 @@ def _of(module: ModuleType) -> list[type[Specimen]]:
     return [kind for kind in kinds if isinstance(kind, type) and issubclass(kind, Specimen)]
 
 
-_MODULES = (hangs, honest, inner_runs, loops, bad_order, overshoot, replies, result, streams, tools, vandals)
+_MODULES = (
+    hangs,
+    honest,
+    inner_runs,
+    loops,
+    malicious_skills,
+    bad_order,
+    overshoot,
+    replies,
+    result,
+    streams,
+    tools,
+    vandals,
+)
 SPECIMENS: tuple[type[Specimen], ...] = tuple(
     sorted(
         [kind for module in _MODULES for kind in _of(module)],

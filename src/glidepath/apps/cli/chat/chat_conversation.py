@@ -247,7 +247,7 @@ class Conversation:
     def _help(self, _: str) -> str:
         wide = max(map(len, [*COMMANDS, *self.own, *_KEYS])) + 1
         lines = [f"/{name:<{wide}} {text}" for name, text in COMMANDS.items()]
-        lines += [f"/{name:<{wide}} {_first_line(text)}" for name, text in self.own.items() if name not in COMMANDS]
+        lines += [f"/{name:<{wide}} {_first_line(own.about)}" for name, own in self.own.items() if name not in COMMANDS]
         lines += [f"{key:<{wide + 1}} {text}" for key, text in _KEYS.items()]
         return "\n".join(fill(line, self.columns, subsequent_indent=" " * (wide + 2)) for line in lines)
 
@@ -366,19 +366,15 @@ class Conversation:
         found = [name.rstrip() for name in self.complete(typed)]
         if found == [typed]:
             return []
-        about = {**{name: _first_line(text) for name, text in self.own.items()}, **COMMANDS}
+        about = {**{name: _first_line(own.about) for name, own in self.own.items()}, **COMMANDS}
         rows = [f"{name:<10} {about.get(name[1:], '')}".rstrip() for name in found[:most]]
         return [*rows[:-1], f"... and {len(found) - most + 1} more"] if len(found) > most else rows
 
     def custom_command_text(self, line: str) -> str | None:
         """The text that a custom slash command sends; None for any other command."""
         name, _, rest = line[1:].partition(" ")
-        text = None if name in COMMANDS else self.own.get(name)
-        if text is None:
-            return None
-        if "$ARGUMENTS" in text:
-            return text.replace("$ARGUMENTS", rest.strip())
-        return f"{text.rstrip()}\n\n{rest.strip()}" if rest.strip() else text
+        own = None if name in COMMANDS else self.own.get(name)
+        return None if own is None else own.fill_in(rest)
 
     def make_message(self, text: str) -> tuple[str | UserMessage, list[str]]:
         """The message for a line: with the files it names and the commands run with `!`."""

@@ -25,6 +25,7 @@ COMMANDS: dict[str, str] = {
     "demo": "see a limit land, a budget hold and a loop get noticed, no key needed",
     "team": "give a team of agents one goal and watch its steps",
     "mcp": "list, test and pin MCP servers, or serve agents as one",
+    "skills": "list, check and show skills, and agents and slash commands from files",
     "models": "list model providers, fetch the embedded model",
     "sim": "run your configuration against misbehaving models and tools",
     "eval": "try an agent on a dataset: pass rate, cost, and what a smaller budget would buy",

@@ -29,7 +29,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="[NAME=]MODULE:ATTR",
-        help="an Agent, under its agent_name or under NAME; may be repeated",
+        help="an Agent, under its agent_name or under NAME, or the file of one, such as reviewer.md; may be repeated",
     )
     parser.add_argument(
         "--gate", metavar="FILE", help="a gate.toml: also put a gate before other agents, under /gate/ (see gate serve)"

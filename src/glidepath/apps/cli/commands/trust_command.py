@@ -66,7 +66,11 @@ def _trust(path: Path, world: CliContext, *, yes: bool) -> int:
     values = {} if file is None else {key: said for key, (said, _) in load(file, folder.files[file.name]).items()}
     wanted = {key: values[key] for key in find_exceeding_keys(values, folder.path)}
     if not wanted and not folder.files.keys() - ({file.name} if file else set()):
-        only = f"{file.name} only narrows" if file else "no glidepath.toml, .mcp.json, AGENTS.md or commands"
+        only = (
+            f"{file.name} only narrows"
+            if file
+            else "no glidepath.toml, .mcp.json, AGENTS.md, skills, agents or commands"
+        )
         world.write(f"Nothing in {here} needs trust: {only}.\n")
         return 0
     if is_trusted(folder):
