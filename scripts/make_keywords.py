@@ -62,7 +62,7 @@ from glidepath.texts import Texts
 from glidepath.tools import Tool
 from glidepath.tools.sources import ToolSource
 
-__all__ = ["AgentChanges", "AgentKeywords", "LimitKeywords"]
+__all__ = ["AgentChanges", "AgentKeywords", "AgentSettings", "LimitKeywords"]
 
 
 class _Rest(TypedDict, total=False):
@@ -160,6 +160,10 @@ def keywords():
         '    """What `agent.replace(...)` takes: any setting but `output_type`."""',
         "",
         "    model: Model | str",
+        "",
+        "",
+        "class AgentSettings(_Rest, total=False):",
+        '    """What `Agent(model, ...)` takes beside its model."""',
         "",
         "",
         "class AgentKeywords(_Rest, total=False):",

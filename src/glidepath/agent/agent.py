@@ -27,7 +27,7 @@ from glidepath.values import ConfigurationError, DepsT, LoopOutcome, Message, Ou
 if TYPE_CHECKING:
     from typing_extensions import TypeForm
 
-    from glidepath.agent.keywords import AgentChanges, AgentKeywords
+    from glidepath.agent.keywords import AgentChanges, AgentKeywords, AgentSettings
     from glidepath.agent.limits import Budget
     from glidepath.agent.resuming import Target
     from glidepath.agent.sync_api import SyncStream
@@ -51,6 +51,12 @@ class Agent(RunStarter, Generic[OutputT, DepsT]):
     @overload
     def __init__(self: Agent[Any, Any], config: LoopConfig, /) -> None: ...
     @overload
+    def __init__(self: Agent[None, Any], model: str, /, **fields: Unpack[AgentSettings]) -> None: ...
+    @overload
+    def __init__(
+        self: Agent[OutputT, Any], model: str, /, *, output_type: TypeForm[OutputT], **fields: Unpack[AgentSettings]
+    ) -> None: ...
+    @overload
     def __init__(self: Agent[None, Any], /, **fields: Unpack[AgentKeywords]) -> None: ...
     @overload
     def __init__(
@@ -62,7 +68,11 @@ class Agent(RunStarter, Generic[OutputT, DepsT]):
     def __init__(
         self, /, *, output_type: TypeForm[OutputT], deps_type: type[DepsT], **fields: Unpack[AgentKeywords]
     ) -> None: ...
-    def __init__(self, config: LoopConfig | None = None, /, **fields: object) -> None:
+    def __init__(self, config: LoopConfig | str | None = None, /, **fields: object) -> None:
+        if isinstance(config, str):
+            if "model" in fields:
+                raise ConfigurationError(f"the model is named twice: {config!r:.80} and model={fields['model']!r:.80}")
+            config, fields = None, {"model": config, **fields}
         if config is not None and not isinstance(config, LoopConfig):
             raise ConfigurationError(f"Agent takes a LoopConfig or keywords such as model=..., not {config!r:.100}")
         if config is not None and fields:

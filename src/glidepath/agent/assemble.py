@@ -121,7 +121,7 @@ def _tool_parts(config: LoopConfig, behind: tuple[Tool, ...]) -> dict[str, Any]:
         "specs": tuple(tool.spec for tool in shown),
         "terminal_tools": terminal_tools(config),
         "reviewer": _find_reviewer(config),
-        "may_ask": any(tool.requires_approval or tool.asks_back for tool in tools),
+        "may_ask": any(tool.requires_approval or tool.asks_back or tool.max_calls for tool in tools),
         "deps_needed": _collect_deps_types(config, tools),
     }
 

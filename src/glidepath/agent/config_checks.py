@@ -131,6 +131,10 @@ def resolve_installed(field: str, items: tuple[Any, ...]) -> tuple[Any, ...]:
 
 
 def _as_tool(item: object) -> Tool:
+    if hasattr(item, "as_tool"):
+        raise ConfigurationError(
+            f"tools: {item!r:.100} is an agent; pass agent.as_tool(name, description), or handoffs=[agent] to hand over"
+        )
     if not isinstance(item, Tool) and callable(item) and not isinstance(item, type):
         item = tool(item)
     if isinstance(item, Tool):

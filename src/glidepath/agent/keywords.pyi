@@ -32,7 +32,7 @@ from glidepath.texts import Texts
 from glidepath.tools import Tool
 from glidepath.tools.sources import ToolSource
 
-__all__ = ["AgentChanges", "AgentKeywords", "LimitKeywords"]
+__all__ = ["AgentChanges", "AgentKeywords", "AgentSettings", "LimitKeywords"]
 
 class _Rest(TypedDict, total=False):
     """Every setting but the model and the types of the output and of `deps`."""
@@ -109,6 +109,9 @@ class AgentChanges(_Rest, total=False):
     """What `agent.replace(...)` takes: any setting but `output_type`."""
 
     model: Model | str
+
+class AgentSettings(_Rest, total=False):
+    """What `Agent(model, ...)` takes beside its model."""
 
 class AgentKeywords(_Rest, total=False):
     """What `Agent(...)` takes: the settings, of which only the model is needed."""

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 TRANSFER = "transfer_to_"
 _UNSAFE = re.compile(r"[^A-Za-z0-9_-]")
 _SHOWN = 200  # characters of the other agent's prompt in the description of the tool
-_FIRST_ONLY = ("plugins", "constraints", "guards", "tool_sources")
+_FIRST_ONLY = ("plugins", "constraints", "guards", "approvals", "tool_sources")
 
 
 def check_handoffs(config: LoopConfig) -> None:

@@ -192,6 +192,12 @@ class _Program:
             await apply_decisions(run, jobs, known)
         step = Step(tuple(fresh), run.plan.tools, run.descent.withdrawn, run.descent.notice is not None)
         fresh_jobs = self._judge_calls(step) if fresh else []
+        for job in fresh_jobs:
+            if (
+                job.result is None and job.tool is not None and job.tool.max_calls is not None
+            ):  # only results are counted
+                said = f"{job.call.name} has max_calls, so it is called by itself and not from a program"
+                job.refuse(ResultKind.SKIPPED, run.plan.config.texts.fill("not_executed", reason=said))
         if fresh_jobs:
             await clear(run, fresh_jobs)
         jobs = sorted([*jobs, *fresh_jobs], key=lambda job: [call.id for call in calls].index(job.call.id))

@@ -67,6 +67,8 @@ class Tool:
     """Seconds it may take."""
     max_result_chars: int | None
     """Characters of its result that are kept."""
+    max_calls: int | None
+    """How often it may run in one run of an agent."""
     aborts_siblings_on_error: bool
     """Its failure cancels the other calls of its batch."""
     requires_approval: bool

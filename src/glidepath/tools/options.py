@@ -34,6 +34,7 @@ class RunOptions(TypedDict, total=False):
     polling: bool
     timeout: float | None
     max_result_chars: int | None
+    max_calls: int | None
     aborts_siblings_on_error: bool
     requires_approval: bool
     approval_reason: str | None
@@ -88,7 +89,7 @@ def check_options(options: Mapping[str, Any]) -> dict[str, Any]:
             text.encode()
         except UnicodeEncodeError:
             raise ConfigurationError(f"{name}: contains a lone surrogate: remove it") from None
-    for name, check in (("timeout", check_seconds), ("max_result_chars", check_int)):
+    for name, check in (("timeout", check_seconds), ("max_result_chars", check_int), ("max_calls", check_int)):
         if given[name] is not None:  # which leaves it to the agent, so no error text may call it unlimited
             check(name, given[name], required=True)
     if given["isolation"] is not None and given["isolation"] not in _ISOLATIONS:

@@ -109,11 +109,24 @@ class TextBlock(Value, frozen=True, gc=False, omit_defaults=True, tag_field="typ
 
 
 class ImageBlock(Value, frozen=True, gc=False, tag_field="type", tag="image"):
-    """An image, as bytes or by address."""
+    """An image, as bytes or by address. `ImageBlock.read(path)` reads one from a file."""
 
     media_type: str
     data: bytes | None = None
     url: str | None = None
+
+    @classmethod
+    def read(cls, path: str | PathLike[str], media_type: str | None = None) -> ImageBlock:
+        """The picture at `path`, read now; raises `ConfigurationError` for what is not a picture, or `OSError`."""
+        from mimetypes import guess_type
+        from pathlib import Path
+
+        file = Path(path)
+        found = media_type or guess_type(file.name)[0] or ""
+        if not found.startswith("image/"):
+            hint = "use a FileBlock for a document, a recording or a video" if found else "pass media_type="
+            raise ConfigurationError(f"{str(path)[-200:]!r} is not a picture ({found or 'unknown type'}); {hint}")
+        return cls(found, data=file.read_bytes())
 
 
 class FileBlock(Value, frozen=True, gc=False, tag_field="type", tag="file"):

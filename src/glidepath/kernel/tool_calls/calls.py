@@ -29,6 +29,7 @@ from glidepath.values import (
     ResultKind,
     StopCause,
     ToolCall,
+    ToolResultMessage,
     describe_error,
     pluralize,
     short_repr,
@@ -40,6 +41,9 @@ if TYPE_CHECKING:
 
 _VERDICTS = {Allow: "allow", Ask: "ask", Block: "deny"}
 MOST_ARGUMENTS = 10_000  # names in the arguments that a hook replaces a call's with
+
+
+_DID_NOT_RUN = frozenset(kind.value for kind in ResultKind if not kind.ran)
 
 
 def prepare(run: Run, calls: Sequence[ToolCall]) -> list[Job]:
@@ -73,6 +77,7 @@ def prepare(run: Run, calls: Sequence[ToolCall]) -> list[Job]:
 
 async def clear(run: Run, jobs: list[Job]) -> None:
     """Ask the before-hooks and the approvals about every call that could run, then hold the limit on tool calls."""
+    hold_tools_to_their_limits(run, jobs)
     for job in jobs:
         if job.result is None:
             if run.hooks.before_tool_call:
@@ -195,6 +200,25 @@ def _cap_turn(run: Run, jobs: list[Job], cap: int) -> None:
         used += 1
         if used > cap:
             job.refuse(ResultKind.SKIPPED, run.plan.config.texts.fill("calls_per_turn", limit=cap))
+
+
+def hold_tools_to_their_limits(run: Run, jobs: Sequence[Job]) -> None:
+    """Refuse the calls beyond a tool's own `max_calls`: those of the run that ran are counted, and those before it."""
+    counted: dict[str, int] = {}
+    for job in jobs:
+        most = None if job.tool is None else job.tool.max_calls
+        if most is None or job.result is not None or job.counted:
+            continue
+        name = job.call.name
+        if name not in counted:
+            mine = run.transcript.messages[run.transcript.first_new :]
+            results: Any = [one for one in mine if type(one) is ToolResultMessage and one.tool_name == name]
+            counted[name] = sum(one.kind not in _DID_NOT_RUN for one in results)
+        if counted[name] >= most:
+            said = f"{name} may run {pluralize(most, 'time')} in this run, and it has"
+            job.refuse(ResultKind.SKIPPED, run.plan.config.texts.fill("not_executed", reason=said))
+        else:
+            counted[name] += 1
 
 
 def cap_calls(run: Run, jobs: list[Job]) -> None:
