@@ -210,3 +210,14 @@ def test_a_foreign_command_is_evaluated_behind_the_gate(folder):
     both = glidepath(*words, "--agent", "evaluated_app:make", folder=folder)
     assert both.code == 2
     assert "--agent MODULE:NAME, or --command" in both.err
+
+
+def test_the_other_commands_know_the_journal_of_an_evaluation(folder):
+    run(folder, "--name", "e")
+    listed = glidepath("sessions", "list", "--store", "s.db", folder=folder)
+    assert re.search(r"eval:e .* 3 .*evaluation of make on cases", listed.out)
+    shown = glidepath("runs", "show", "eval:e", "--store", "s.db", folder=folder)
+    assert "pass rate   66.7 % (2 of 3)" in shown.out
+    assert glidepath("sessions", "verify", "--store", "s.db", folder=folder).code == 0
+    gone = glidepath("sessions", "delete", "eval:e", "--store", "s.db", folder=folder)
+    assert "deleted 4 sessions" in gone.err

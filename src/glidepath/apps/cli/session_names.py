@@ -39,7 +39,7 @@ async def find_session(store: SessionStore, wanted: str) -> str:
     """
     from glidepath.sessions import each_session, is_keepable
 
-    if wanted.startswith("team:") or not wanted:
+    if wanted.startswith(("team:", "eval:")) or not wanted:
         return wanted
     found: list[Entry] = []
     possible = is_keepable(wanted)  # else no session can have it as its id or in its name

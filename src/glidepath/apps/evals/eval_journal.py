@@ -236,6 +236,7 @@ def sum_report(report: EvalReport, *, ended: bool) -> dict[str, Any]:
         "task": f"evaluation of {report.agent} on {report.dataset}",
         "cost": None if report.cost is None else str(report.cost),
         "tokens": report.tokens,
+        "iterations": sum(one.turns for one in report.results),
         "dataset": report.dataset,
         "passed": report.passed,
         "covered": len(report.covered),

@@ -127,10 +127,15 @@ async def show_session(session: str, store: SessionStore, world: CliContext, *, 
     """Print one session: its state, usage and messages with the numbers of their turns."""
     from glidepath.apps.cli.session_flags import describe_usage, label_lines
     from glidepath.apps.cli.status import strip_control_characters
-    from glidepath.sessions import entry_of, foreign_program, is_team, read_journal
+    from glidepath.sessions import entry_of, foreign_program, is_evaluation, is_team, read_journal
 
     if session.startswith("team:") and (entry := await entry_of(store, session)) is not None and is_team(entry):
         return await _show_team(session, store, world)
+    if session.startswith("eval:") and (entry := await entry_of(store, session)) is not None and is_evaluation(entry):
+        from glidepath.apps.evals import EvalReport
+
+        world.write((await EvalReport.find(session.removeprefix("eval:"), store)).to_text())
+        return 0
     journal = await read_journal(store, session)
     folded, snapshot = journal.folded, journal.folded.snapshot
     result = folded.result
