@@ -181,7 +181,7 @@ async def test_a_key_of_the_store_does_not_take_the_name_of_one_in_the_file():
         assert gate.up.usage.calls == 0
 
 
-@pytest.mark.parametrize("name", ["operator", "shell", "gate", "nobody", "view", "run", "approve", "control"])
+@pytest.mark.parametrize("name", ["operator", "shell", "gate", "view", "run", "approve", "control"])
 def test_no_key_is_called_what_a_token_of_the_server_is_called(name):
     with pytest.raises(ConfigurationError, match="is what a token of the server itself is called"):
         make_key(name, "run")

@@ -155,8 +155,7 @@ def make_application(
     named = index_agents(agents)
     if store is None:
         store = next((one.config.store for one in named.values() if one.config.store is not None), None)
-    secret = token or secrets.token_urlsafe(32)
-    tokens = check_tokens(secret)
+    tokens = check_tokens(token or secrets.token_urlsafe(32))
     ring = keys_for(store) if keys is None else keys
     hub = Hub(
         named,

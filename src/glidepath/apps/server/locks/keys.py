@@ -22,7 +22,7 @@ __all__ = ["MARK", "AccessKey", "KeyRing", "MemoryKeys", "digest_of", "make_key"
 
 MARK = "gpk_"
 """How every key begins, so that it is recognized where it does not belong."""
-TAKEN = frozenset({*ROLES, "gate", "nobody", "operator", "shell"})
+TAKEN = frozenset({*ROLES, "gate", "operator", "shell"})
 """What tokens of a server or a gate are called."""
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,39}\Z")
 
