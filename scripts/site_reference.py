@@ -94,7 +94,7 @@ def linked_type(text: str) -> str:
         return f"[{name}][{homes()[name]}]" if name in homes() else name
 
     shown = re.sub(r"\b[A-Z]\w+\b", link, text).replace("[[", "&#91;[")
-    return f"<code>{shown}</code>"
+    return f'<code class="type">{shown}</code>'
 
 
 def parameters(owner: str) -> str:

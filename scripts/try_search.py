@@ -42,7 +42,7 @@ FIND = (
 def first_pages(page, words):
     """The pages that the search shows first."""
     page.fill(".md-search__input", "")
-    page.fill(".md-search__input", words)
+    page.locator(".md-search__input").press_sequentially(words)
     page.wait_for_function("() => document.querySelectorAll('.md-search-result__item').length > 0", timeout=60_000)
     page.wait_for_timeout(700)
     plain = [one.partition("#")[0].partition("?")[0] for one in page.evaluate(FIND)]
