@@ -12,6 +12,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 SITE = ROOT / "build" / "site" / "index.html"
 SHOWN, BAR = 3, 18
+LOOKS, PAUSE = 30, 600  # a look at the results every so many milliseconds
 QUESTIONS = {
     "image": "pictures-and-files",
     "pdf": "pictures-and-files choosing-a-model",
@@ -40,12 +41,18 @@ FIND = (
 
 
 def first_pages(page, words):
-    """The pages that the search shows first."""
-    page.fill(".md-search__input", "")
-    page.locator(".md-search__input").press_sequentially(words)
-    page.wait_for_function("() => document.querySelectorAll('.md-search-result__item').length > 0", timeout=60_000)
-    page.wait_for_timeout(700)
-    plain = [one.partition("#")[0].partition("?")[0] for one in page.evaluate(FIND)]
+    """The pages that the search shows first, once it shows the same twice."""
+    page.click(".md-search__input")
+    page.keyboard.press("ControlOrMeta+a")
+    page.keyboard.press("Delete")
+    page.keyboard.type(words)
+    shown: list[str] = []
+    for _ in range(LOOKS):
+        page.wait_for_timeout(PAUSE)
+        before, shown = shown, page.evaluate(FIND)
+        if shown and shown == before:
+            break
+    plain = [one.partition("#")[0].partition("?")[0] for one in shown]
     return [one.rpartition("/")[2].removesuffix(".html") for one in plain]
 
 

@@ -210,7 +210,7 @@ def test_a_conversation_that_knows_its_model_continues_without_naming_it(tmp_pat
     whole = here.session.id
     for how in (["-r", whole[8:16]], ["-c"], ["--last"]):
         assert chosen(tmp_path, *how) == (whole, "python:flights:echoes")
-    assert capsys.readouterr().err.splitlines()[-1].endswith("to have them again, pass --tools list,shell")
+    assert capsys.readouterr().err.splitlines()[-1].endswith("with the tools of this conversation: list,shell")
     chosen(tmp_path, "-c", "--tools", "none")
     assert capsys.readouterr().err == ""
     assert chosen(tmp_path, "-r", whole, "-m", "python:flights:hello")[1] == "python:flights:hello"

@@ -94,7 +94,7 @@ def test_a_resume_that_runs_nothing_does_not_repeat_what_had_changed_before(tmp_
     argv = ["--model", "python:flights:endless", "--store", "runs.db", "--max-turns", "2"]
     session = last_line(glidepath("run", "go", *argv, "--tools", "list", folder=tmp_path))[1]
     argv[1] = "python:flights:hello"
-    assert "tool read is new" in glidepath("resume", session, *argv[:4], folder=tmp_path).err
+    assert "tool read is new" in glidepath("resume", session, *argv[:4], "--tools", "list,read", folder=tmp_path).err
     again = glidepath("resume", session, *argv[:4], folder=tmp_path)
     assert re.fullmatch(r"nothing ran: this run is already done, and this is its answer; .*\n", again.err), again
 
@@ -254,7 +254,7 @@ def test_a_run_is_resumed_with_the_model_it_was_made_with(tmp_path):
     for words in (["bob"], ["--last"]):
         again = glidepath("resume", *words, "--landing", "force", "--max-turns", "5", folder=tmp_path)
         assert (again.code, again.out) == (3, "Landed.\n"), again
-        assert "pass --tools list" in again.err
+        assert "with the tools of this conversation: list" in again.err
 
 
 @pytest.mark.parametrize("command", [("run", "-r", "nope", "hi"), ("resume", "nope")], ids=["run", "resume"])
