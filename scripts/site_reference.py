@@ -20,7 +20,7 @@ AGENT = """\
 What `Agent(...)` takes, by keyword. Only `model` is needed. `agent.replace(...)` takes the same.
 
 """
-LOW = "---\nsearch:\n  boost: 0.2\n---\n"
+LOW = "---\nsearch:\n  boost: 0.02\n---\n"
 """Before a page that a search shall find after the guides."""
 
 

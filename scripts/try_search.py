@@ -41,7 +41,7 @@ FIND = (
 
 
 def first_pages(page, words):
-    """The pages that the search shows first, once it shows the same twice."""
+    """The pages that the search shows first, each once, when it shows the same twice."""
     page.click(".md-search__input")
     page.keyboard.press("ControlOrMeta+a")
     page.keyboard.press("Delete")
@@ -53,7 +53,7 @@ def first_pages(page, words):
         if shown and shown == before:
             break
     plain = [one.partition("#")[0].partition("?")[0] for one in shown]
-    return [one.rpartition("/")[2].removesuffix(".html") for one in plain]
+    return list(dict.fromkeys(one.rpartition("/")[2].removesuffix(".html") for one in plain))
 
 
 def main():

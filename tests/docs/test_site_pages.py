@@ -81,7 +81,7 @@ def test_types_lead_to_their_entries_and_every_entry_has_its_source():
 def test_the_page_of_agent_shows_its_parameters_and_every_module_has_a_page():
     assert "| `model` |" in REFERENCE.module_page("glidepath")
     for module in REFERENCE.load_script("make_surface").MODULES:
-        assert REFERENCE.module_page(module).startswith("---\nsearch:\n  boost: 0.2\n")
+        assert REFERENCE.module_page(module).startswith("---\nsearch:\n  boost: 0.02\n")
 
 
 def test_the_diagrams_are_drawn_by_their_script_and_legible_in_the_dark():
