@@ -1,12 +1,15 @@
 """Clearing old results, starting over after each compaction, and what a break of the prefix costs."""
 
 import pytest
+from hypothesis import given
 
 from glidepath import Agent, Limits, LoopOutcome, tool
-from glidepath.context import ClearResults
+from glidepath.context import ClearResults, Compact
 from glidepath.events import ContextShaped, GuardTripped
 from glidepath.messages import AssistantMessage, ToolCall, ToolResultMessage, UserMessage
 from glidepath.testing import EventRecorder, ScriptedModel, call, say, virtual
+
+from .grammar import cases, damaged, quick, sizes_of
 
 STEPS = 100
 
@@ -42,7 +45,7 @@ def test_where_groups_go_the_marker_says_what_was_done_in_them():
     shaped = shape(transcript(60), 1_800)
     (marker,) = [one for one in shaped.messages if isinstance(one, UserMessage) and one.internal]
     assert 'look {"n":47}' in marker.text
-    assert "11 that are not listed" in marker.text
+    assert "that are not listed; look" in marker.text
     assert shaped.tokens <= 1_800
 
 
@@ -154,3 +157,17 @@ async def test_a_long_run_that_makes_progress_is_left_alone():
     assert (await agent.run("Go.")).outcome is LoopOutcome.DONE
     assert len(recorder.of(ContextShaped)) > 5
     assert recorder.of(GuardTripped) == []
+
+
+@quick
+@given(case=cases(damaged()))
+def test_a_cleared_view_keeps_each_call_with_its_result_and_is_never_larger(case):
+    messages, pinned, budget = case
+    sizes = sizes_of(messages)
+    plain = Compact().shape(messages, sizes, budget, pinned)
+    shaped = ClearResults().shape(messages, sizes, budget, pinned)
+    for view in (plain, shaped):
+        assert view.tokens == sum(view.sizes)
+        asked = {call.id for one in view.messages if type(one) is AssistantMessage for call in one.tool_calls}
+        assert {one.call_id for one in view.messages if type(one) is ToolResultMessage} <= asked
+    assert shaped.tokens <= max(budget, plain.tokens)

@@ -3,7 +3,7 @@
 import pytest
 from hypothesis import given
 
-from glidepath.context import ClearResults, Compact, NoShaping, SlidingWindow, Summarize, strategy
+from glidepath.context import Compact, NoShaping, SlidingWindow, Summarize, strategy
 from glidepath.errors import ConfigurationError
 from glidepath.messages import AssistantMessage, CustomMessage, ToolResultMessage, UserMessage
 
@@ -25,9 +25,7 @@ from .grammar import (
 )
 
 MARK = 31  # tokens set aside for a marker
-shapers = pytest.mark.parametrize(
-    "shaper", [SlidingWindow(), Compact(), ClearResults(), Summarize()], ids=lambda s: s.name
-)
+shapers = pytest.mark.parametrize("shaper", [SlidingWindow(), Compact(), Summarize()], ids=lambda s: s.name)
 any_pin = (UserMessage, AssistantMessage, ToolResultMessage, CustomMessage)
 
 

@@ -12,6 +12,7 @@ __all__ = ["Rules"]
 # What other packages use, imported when it is first asked for.
 if TYPE_CHECKING:
     from glidepath.guards.approvals.always import AlwaysAllowed as AlwaysAllowed, Scope as Scope, scope_of as scope_of
+    from glidepath.guards.approvals.call_subjects import subject_of as subject_of, usual_subject as usual_subject
     from glidepath.guards.approvals.commands import simple_words as simple_words
     from glidepath.guards.approvals.rules import (
         ApprovalRule as ApprovalRule,
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
         read_rules as read_rules,
     )
     from glidepath.guards.approvals.rules_plugin import ApprovalRules as ApprovalRules
-    from glidepath.guards.approvals.subjects import subject_of as subject_of, usual_subject as usual_subject
 
 if not TYPE_CHECKING:
     __getattr__ = lazy_attributes(
@@ -30,5 +30,5 @@ if not TYPE_CHECKING:
         commands=("simple_words",),
         rules=("ApprovalRule", "Ruling", "check_tools", "decide", "read_rules"),
         rules_plugin=("ApprovalRules",),
-        subjects=("subject_of", "usual_subject"),
+        call_subjects=("subject_of", "usual_subject"),
     )

@@ -9,9 +9,9 @@ from itertools import islice
 from typing import Any, Literal, NamedTuple
 
 from glidepath._wire import Settings, settle_field
+from glidepath.guards.approvals.call_subjects import Subject, subject_of, usual_subject
 from glidepath.guards.approvals.commands import simple_words
 from glidepath.guards.approvals.patterns import CommandPattern, PathPattern, list_paths, read_command, read_path
-from glidepath.guards.approvals.subjects import Subject, subject_of, usual_subject
 from glidepath.tools.workspace_marks import root_of
 from glidepath.values import ConfigurationError, short_repr
 

@@ -10,8 +10,10 @@ from glidepath.kernel.context.groups import find_newest_group, is_marker, make_v
 from glidepath.kernel.context.measure import Estimate, char_estimate, message_size
 from glidepath.kernel.context.strategies import Compact
 from glidepath.spi import Shaped
-from glidepath.values import AssistantMessage, Message, ToolResultMessage, add_origins, origins_of, pluralize
+from glidepath.values import AssistantMessage, Message, ToolCall, ToolResultMessage, add_origins, origins_of, pluralize
 
+NOTE = " of this result: cleared to save room. The call was made and is done.]"
+WORDS = 32  # tokens of the words around that list
 LEDGER_SHARE = 6  # what is done takes at most a sixth of the view
 LONGEST = 60  # characters of one call's arguments in that list
 
@@ -33,8 +35,9 @@ class ClearResults(Compact):
     def shape(self, messages: Sequence[Message], sizes: Sequence[int], budget: int, pinned: Sequence[int]) -> Shaped:
         """The transcript with old results cleared; without its oldest groups where it does not fit even so."""
         view, smaller = self._clear_results(messages, sizes, budget)
-        if sum(smaller) <= budget:
-            return make_view(view, smaller, budget, select(view, smaller, budget, pinned, self._mark), self._mark)
+        shaped = make_view(view, smaller, budget, select(view, smaller, budget, pinned, self._mark), self._mark)
+        if not _find_gone_calls(shaped, messages):
+            return shaped
         room = min(budget // LEDGER_SHARE, 2_000)
         chosen = select(view, smaller, budget - room, pinned, self._mark)
         shaped = make_view(view, smaller, budget, chosen, self._mark)
@@ -49,7 +52,7 @@ class ClearResults(Compact):
             if total <= budget:
                 break
             message = messages[place]
-            if type(message) is not ToolResultMessage or message.is_error:
+            if type(message) is not ToolResultMessage or message.is_error or message.text.endswith(NOTE):
                 continue
             cleared = clear_result(message)
             size = message_size(cleared, self._estimate)
@@ -64,12 +67,10 @@ class ClearResults(Compact):
         if place is None:
             return
         shown = {id(message) for message in shaped.messages}
-        failed = {one.call_id for one in messages if type(one) is ToolResultMessage and one.is_error}
-        gone = [one for one in messages if type(one) is AssistantMessage and id(one) not in shown]
-        lines = [_describe_call(call) for one in gone for call in one.tool_calls if call.id not in failed]
+        lines = [_describe_call(call) for call in _find_gone_calls(shaped, messages)]
         counted = _count_repeats(lines)
         listed = len(counted)
-        while counted and self._estimate("; ".join(counted)) > room:
+        while counted and self._estimate("; ".join(counted)) > room - WORDS:
             del counted[: max(1, len(counted) // 8)]
         if not counted:
             return
@@ -84,17 +85,24 @@ class ClearResults(Compact):
 def clear_result(message: ToolResultMessage) -> ToolResultMessage:
     """The message with a note in place of what the tool returned: always the same for the same result."""
     size = pluralize(len(message.text), "character")
-    return replace(message, content=f"[{size} of this result: cleared to save room. The call was made and is done.]")
+    return replace(message, content=f"[{size}{NOTE}")
 
 
-def _describe_call(call: object) -> str:
-    name, arguments = getattr(call, "name", ""), getattr(call, "arguments", {})
+def _find_gone_calls(shaped: Shaped, messages: Sequence[Message]) -> list[ToolCall]:
+    """The calls that are no longer in view, but for those that failed."""
+    shown = {id(message) for message in shaped.messages}
+    failed = {one.call_id for one in messages if type(one) is ToolResultMessage and one.is_error}
+    gone = [one for one in messages if type(one) is AssistantMessage and id(one) not in shown]
+    return [call for one in gone for call in one.tool_calls if call.id not in failed]
+
+
+def _describe_call(call: ToolCall) -> str:
     try:
-        text = _wire.encode(dict(arguments)).decode()
+        text = _wire.encode(dict(call.arguments)).decode()
     except Exception:  # what JSON cannot hold
         text = "..."
     text = " ".join(text.split())
-    return f"{name} {text if len(text) <= LONGEST else f'{text[: LONGEST - 3]}...'}"
+    return f"{call.name} {text if len(text) <= LONGEST else f'{text[: LONGEST - 3]}...'}"
 
 
 def _count_repeats(lines: Sequence[str]) -> list[str]:
