@@ -156,7 +156,7 @@ class Day:
             except (aiohttp.ClientError, OSError, TimeoutError):
                 status, text = 0, b""
             self.statuses[status] += 1
-            broken = status != 200 or b'"error"' in text[-2000:]
+            broken = status != 200 or b'"error":{' in text[-2000:].replace(b" ", b"")
             if broken:
                 failed += 1
                 if failed > 60:

@@ -24,8 +24,8 @@ MOST_NAMES = 2
 MOST_MODELS = 1_000
 MOST_LINES = 10_000
 """Tenants and users in memory: a client may name as many as it likes."""
-MOST_SESSIONS = 10_000
-"""Sessions in memory; of those that are over, the oldest are forgotten first."""
+MOST_SESSIONS = 2_000
+"""Sessions in memory; of those that are over, the oldest are forgotten first. A store still has them."""
 
 
 class Line:
@@ -121,7 +121,7 @@ class Line:
             return
         over = [one.id for one in self.sessions.values() if not one.live_agents()]
         for identity in over[: MOST_SESSIONS // 10]:
-            del self.sessions[identity]
+            self.sessions.pop(identity).forget_records()
 
 
 class LineBook:

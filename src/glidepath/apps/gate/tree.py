@@ -204,6 +204,12 @@ class ForeignSession:
                 self._held.clear()
             self._held[response_id] = tokens
 
+    def forget_records(self) -> None:
+        """Let go of what a witness keeps with it: conversations, which the ids of calls would keep alive."""
+        self.record = None
+        for agent in self.agents.values():
+            agent.record = None
+
     def live_agents(self) -> list[ForeignAgent]:
         """Those that still have a way down to pay for."""
         return [agent for agent in self.agents.values() if agent.started]

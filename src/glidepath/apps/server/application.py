@@ -148,8 +148,7 @@ def make_application(
 ) -> Starlette:
     """The ASGI application; raises `ConfigurationError`. A `gate` is served below `/gate/`, its runs are shown.
 
-    It may be a function of the token that opens the server. Without agents of ours, whose paths are the same, calls
-    reach it without `/gate`, too.
+    It may be a function of the server's token. Without agents of ours, calls reach it without `/gate`, too.
     """
     chosen = ServeOptions(**options)
     named = index_agents(agents)
@@ -173,8 +172,8 @@ def make_application(
     middleware = [_make_locks(chosen, tokens, ring)]
     mounted = gate(best) if callable(gate) else gate
     if mounted is not None:
-        middleware.insert(0, Middleware(GateDoor, gate=mounted.application, prefix=chosen.prefix, is_only=not named))
-        hub.foreign = mounted.join(hub)
+        door = Middleware(GateDoor, gate=mounted.application, prefix=chosen.prefix, is_only=not named)
+        middleware, hub.foreign = [door, *middleware], mounted.join(hub)
 
     @asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[None]:
