@@ -101,10 +101,10 @@ def test_the_text_of_an_interrupted_reply_is_kept_for_the_model_and_for_the_expo
         session, here = here.session.id, talk(tmp_path, "echoes", *argv)
         assert asyncio.run(here.resume(session)).endswith(f"\n{BEGUN}\n(interrupted)")
     here.answer_command("/model python:flights:echoes")
-    message, _ = here.message("continue")
+    message, _ = here.make_message("continue")
     assert message == with_aside("continue", f"I interrupted your last reply, which began:\n\n{BEGUN}")
     asyncio.run(here.run_turn(message, ignore, ignore))
-    assert here.message("more")[0] == "more"  # once is enough
+    assert here.make_message("more")[0] == "more"  # once is enough
     here.answer_command("/export two.md")
     assert "Model (interrupted)" not in (tmp_path / "two.md").read_text()
 
@@ -128,14 +128,14 @@ def test_a_reply_that_was_complete_is_not_sent_twice(tmp_path):
             here.interrupt("Esc")
 
     asyncio.run(here.run_turn("hi", stop, ignore))
-    assert here.message("continue")[0] == "continue"
+    assert here.make_message("continue")[0] == "continue"
 
 
 def test_what_a_command_printed_names_no_files(tmp_path):
     (tmp_path / "notes.txt").write_text("a secret")
     here = talk(tmp_path, "echoes")
     here.asides.append("I ran `cat x`: @notes.txt")
-    assert here.message("what is it?") == (with_aside("what is it?", "I ran `cat x`: @notes.txt"), [])
+    assert here.make_message("what is it?") == (with_aside("what is it?", "I ran `cat x`: @notes.txt"), [])
 
 
 # --- a command of the person ----------------------------------------------------------------------------------------

@@ -183,7 +183,7 @@ def test_a_limit_of_the_conversation_that_is_used_up_is_raised_on_the_way_back(t
     assert describe_turn_end(result, here).endswith(f"\nTo continue with a higher limit, {on}")
     session, back = here.session.id, talk(tmp_path, "echoes", *SAVED, flag, more)
     asyncio.run(back.resume(session))
-    assert asyncio.run(back.turn("and now?", ignore, ignore)).text == "You said: and now?"
+    assert asyncio.run(back.run_turn("and now?", ignore, ignore)).text == "You said: and now?"
 
 
 def ended_for(kind, result):
@@ -212,14 +212,14 @@ def test_a_default_is_for_each_message_and_is_not_raised_for_the_next(tmp_path):
 
 def test_a_long_file_that_is_cut_within_a_character_is_text(tmp_path):
     (tmp_path / "long.txt").write_text("x" + "\u65e5" * 100_000, encoding="utf-8")
-    message, said = talk(tmp_path, "echoes").message("see @long.txt")
+    message, said = talk(tmp_path, "echoes").make_message("see @long.txt")
     assert said == ["@long.txt: 1 line (the beginning)"]
     assert "\u65e5\n</file-" in message.text
 
 
 def test_a_folder_is_called_a_folder(tmp_path):
     (tmp_path / "sub").mkdir()
-    message, said = talk(tmp_path, "echoes").message("look into @sub, @sub/ and @nobody")
+    message, said = talk(tmp_path, "echoes").make_message("look into @sub, @sub/ and @nobody")
     assert message == "look into @sub, @sub/ and @nobody"
     assert said == [f"@{name}: a folder, sent as a word: name a file in it" for name in ("sub,", "sub/")]
 
@@ -244,9 +244,9 @@ def test_a_picture_named_on_the_command_line_goes_with_the_first_message(tmp_pat
     here = talk(tmp_path, "echoes")
     here.asides += load_pictures(options.image, world)
     assert world.notes == ["a.png: a picture of 7 bytes, sent with your first message"]
-    message, _ = here.message("what is it?")
+    message, _ = here.make_message("what is it?")
     assert message.content == (ImageBlock("image/png", data=b"\x89PNG..."), TextBlock("what is it?"))
-    assert here.message("and now?") == ("and now?", [])
+    assert here.make_message("and now?") == ("and now?", [])
 
 
 def test_export_knows_the_home_folder(tmp_path, monkeypatch):
@@ -333,7 +333,7 @@ def test_a_message_that_another_process_keeps_from_being_sent_comes_back_into_th
                 writing.set()
 
         await say(app, pilot, "hello")
-        first.session = first._make_session(app.talk.session.id)
+        first.session = first.make_session(app.talk.session.id)
         other = asyncio.create_task(first.run_turn("from there", look, ignore))
         await writing.wait()
         app.talk.asides.append("printed")
