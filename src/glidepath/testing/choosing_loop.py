@@ -56,7 +56,7 @@ class Names:
         return self._numbers.setdefault((maker, place), len(self._numbers) + 1)
 
 
-class Step:
+class ScheduledStep:
     """What is known of a callback: its number, its family, who made it, how many it made, and what it touched."""
 
     __slots__ = ("family", "made", "maker", "number", "touches")
@@ -69,35 +69,35 @@ class Step:
         self.touches: Any = None
 
 
-class Driver(Protocol):
+class Chooser(Protocol):
     """Who decides which callback is next, and hears what each one touched."""
 
-    def choose(self, ready: Sequence[Step]) -> int:
+    def choose(self, ready: Sequence[ScheduledStep]) -> int:
         """The place of the next callback among those that are ready."""
 
-    def finish(self, step: Step) -> None:
+    def finish(self, step: ScheduledStep) -> None:
         """It has run; `step.touches` says what it touched."""
 
 
 class _Handle(Handle):
     __slots__ = ("step",)
-    step: Step
+    step: ScheduledStep
 
 
 class _TimerHandle(TimerHandle):
     __slots__ = ("step",)
-    step: Step
+    step: ScheduledStep
 
 
 class ChoosingLoop(asyncio.AbstractEventLoop):
     """One schedule. `driver` chooses; None takes callbacks in the order they became ready."""
 
-    def __init__(self, driver: Driver | None, names: Names, sharing: Sharing | None = None, now: float = 0.0) -> None:
+    def __init__(self, driver: Chooser | None, names: Names, sharing: Sharing | None = None, now: float = 0.0) -> None:
         self.driver = driver
         self.steps = 0
         self._names_of_steps = names
         self._sharing = sharing
-        self._step_now = Step(0, _MAIN)
+        self._step_now = ScheduledStep(0, _MAIN)
         self._now = now
         self._ready: list[_Handle | _TimerHandle] = []
         self._timers: list[tuple[float, int, _TimerHandle]] = []
@@ -135,24 +135,26 @@ class ChoosingLoop(asyncio.AbstractEventLoop):
             with self._sharing.watch(step.number, step.family) as touches:
                 run_handle(chosen)
             step.touches = touches
-        self._step_now = Step(step.number, _MAIN)
+        self._step_now = ScheduledStep(step.number, _MAIN)
         if self.driver is not None:
             self.driver.finish(step)
 
     def _choose(self, ready: Sequence[_Handle | _TimerHandle]) -> int:
         return 0 if self.driver is None else self.driver.choose([handle.step for handle in ready])
 
-    def _make_step(self, context: Context) -> Step:
+    def _make_step(self, context: Context) -> ScheduledStep:
         maker = self._step_now
         maker.made += 1
-        return Step(self._names_of_steps.number(maker.number, maker.made), context.get(_family, _MAIN), maker.number)
+        return ScheduledStep(
+            self._names_of_steps.number(maker.number, maker.made), context.get(_family, _MAIN), maker.number
+        )
 
     def _give_up(self) -> NoReturn:
         waiting = [f"  {line}" for line in sorted(map(describe_wait, asyncio.all_tasks(self)))]
         raise ScheduleError("\n".join(["stuck: nothing is ready and no timer is set; pending tasks:", *waiting]))
 
     def run_forever(self) -> None:
-        """Step until `stop`."""
+        """ScheduledStep until `stop`."""
         if self._closed or self._running:
             raise RuntimeError("this event loop is closed" if self._closed else "this event loop is already running")
         before = sys.get_asyncgen_hooks()

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-from glidepath.testing.choosing_loop import Names, ScheduleError, Step
+from glidepath.testing.choosing_loop import Chooser, Names, ScheduledStep, ScheduleError
 from glidepath.testing.sharing import Touches
 
 _NOT_THE_SAME = (
@@ -27,16 +27,10 @@ class CrashHere(BaseException):
     """The process dies now."""
 
 
-class Driver(Protocol):
-    """Who chooses."""
+class Driver(Chooser, Protocol):
+    """Who chooses, and knows what was chosen."""
 
     needs_touches: bool
-
-    def choose(self, ready: Sequence[Step]) -> int:
-        """The place of the next callback among those that are ready."""
-
-    def finish(self, step: Step, /) -> None:
-        """It has run."""
 
     def check_end(self) -> None:
         """The scenario is over: raises `ScheduleError` when not everything that was to come has come."""
@@ -59,14 +53,14 @@ class Follower:
         self._taken: list[int] = []
         self._steps = 0
 
-    def choose(self, ready: Sequence[Step]) -> int:
+    def choose(self, ready: Sequence[ScheduledStep]) -> int:
         """As it was."""
         choice = self._find(ready)
         if len(ready) > 1:
             self._taken.append(choice)
         return choice
 
-    def _find(self, ready: Sequence[Step]) -> int:
+    def _find(self, ready: Sequence[ScheduledStep]) -> int:
         if self._numbers is not None:
             wanted = self._numbers[self._steps]
             found = [place for place, step in enumerate(ready) if step.number == wanted]
@@ -81,7 +75,7 @@ class Follower:
             )
         return choice
 
-    def finish(self, _step: Step, /) -> None:
+    def finish(self, _step: ScheduledStep, /) -> None:
         """Count it; die if it was the last."""
         self._steps += 1
         if self._steps == self.crash_after:
@@ -166,7 +160,7 @@ class Search:
             self._path.pop()
         return False
 
-    def choose(self, ready: Sequence[Step]) -> int:
+    def choose(self, ready: Sequence[ScheduledStep]) -> int:
         """As the path says; past its end, the first that does not sleep."""
         self._at = None
         if len(ready) == 1:
@@ -185,7 +179,7 @@ class Search:
             raise ScheduleError(f"other callbacks are ready at choice {self._depth - 1}: {_NOT_THE_SAME}")
         return fork.choice
 
-    def finish(self, step: Step, /) -> None:
+    def finish(self, step: ScheduledStep, /) -> None:
         """Wake what depends on it, and note the state that is reached."""
         self._ran.append(step.number)
         if self._reduces:
@@ -195,7 +189,7 @@ class Search:
             if self._keeps:
                 self._new.append(tuple(self._ran))
 
-    def _wake(self, step: Step) -> None:
+    def _wake(self, step: ScheduledStep) -> None:
         touches: Touches = step.touches
         sleeping = self._sleeping
         if self._at is not None:
