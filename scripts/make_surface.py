@@ -24,6 +24,7 @@ MODULES = (
     "glidepath.conformance.specimen_contract",
     "glidepath.conformance.store_contract",
     "glidepath.constraints",
+    "glidepath.context",
     "glidepath.engines.dbos",
     "glidepath.errors",
     "glidepath.evals",
