@@ -6,6 +6,7 @@ import asyncio
 import threading
 from collections.abc import Callable, Coroutine, Hashable, Iterator, Sequence
 from contextlib import contextmanager
+from contextvars import Context
 from enum import Enum
 from types import BuiltinFunctionType, FunctionType, MethodType
 from typing import Any
@@ -115,18 +116,18 @@ class Sharing:
     def _watch_class(self, cls: Any) -> list[Callable[[], None]]:
         look_up, assign, remove = cls.__getattribute__, cls.__setattr__, cls.__delattr__
 
-        def get(owner: Any, name: str) -> Any:
+        def get(owner: object, name: str) -> Any:
             value = look_up(owner, name)
             if self._touches is not None:
                 self._note_read(owner, name, value)
             return value
 
-        def put(owner: Any, name: str, value: Any) -> None:
+        def put(owner: object, name: str, value: object) -> None:
             if self._touches is not None:
                 self._touches.writes.add((self._name(owner, is_new=True), name))
             assign(owner, name, value)
 
-        def drop(owner: Any, name: str) -> None:
+        def drop(owner: object, name: str) -> None:
             if self._touches is not None:
                 self._touches.writes.add((self._name(owner, is_new=True), name))
             remove(owner, name)
@@ -165,7 +166,7 @@ class Sharing:
         return known[1]
 
 
-def _restorer(cls: type, attribute: str, before: Any) -> Callable[[], None]:
+def _restorer(cls: type, attribute: str, before: object) -> Callable[[], None]:
     def restore() -> None:
         if before is None:
             delattr(cls, attribute)
@@ -207,23 +208,23 @@ class _Future(asyncio.Future[Any]):
         self._touch()
         return super().exception()
 
-    def set_result(self, result: Any, /) -> None:
+    def set_result(self, result: object, /) -> None:
         self._touch()
         super().set_result(result)
 
-    def set_exception(self, exception: Any, /) -> None:
+    def set_exception(self, exception: type | BaseException, /) -> None:
         self._touch()
         super().set_exception(exception)
 
-    def cancel(self, msg: Any | None = None) -> bool:
+    def cancel(self, msg: object = None) -> bool:
         self._touch()
         return super().cancel(msg)
 
-    def add_done_callback(self, fn: Any, /, **more: Any) -> None:
+    def add_done_callback(self, fn: Callable[..., object], /, *, context: Context | None = None) -> None:
         self._touch()
-        super().add_done_callback(fn, **more)
+        super().add_done_callback(fn, context=context)
 
-    def remove_done_callback(self, fn: Any, /) -> int:
+    def remove_done_callback(self, fn: Callable[..., object], /) -> int:
         self._touch()
         return super().remove_done_callback(fn)
 
@@ -256,7 +257,7 @@ class _Task(asyncio.Task[Any]):
         self._touch()
         return super().result()
 
-    def cancel(self, msg: Any | None = None) -> bool:
+    def cancel(self, msg: object = None) -> bool:
         self._touch()
         return super().cancel(msg)
 
@@ -264,10 +265,10 @@ class _Task(asyncio.Task[Any]):
         self._touch()
         return super().uncancel()
 
-    def add_done_callback(self, fn: Any, /, **more: Any) -> None:
+    def add_done_callback(self, fn: Callable[..., object], /, *, context: Context | None = None) -> None:
         self._touch()
-        super().add_done_callback(fn, **more)
+        super().add_done_callback(fn, context=context)
 
-    def remove_done_callback(self, fn: Any, /) -> int:
+    def remove_done_callback(self, fn: Callable[..., object], /) -> int:
         self._touch()
         return super().remove_done_callback(fn)

@@ -118,11 +118,9 @@ class ImageBlock(Value, frozen=True, gc=False, tag_field="type", tag="image"):
     @classmethod
     def read(cls, path: str | PathLike[str], media_type: str | None = None) -> ImageBlock:
         """The picture at `path`, read now; raises `ConfigurationError` for what is not a picture, or `OSError`."""
-        from mimetypes import guess_type
-        from pathlib import Path
+        from glidepath.values.media_types import find_media_type
 
-        file = Path(path)
-        found = media_type or guess_type(file.name)[0] or ""
+        file, found = find_media_type(path, media_type)
         if not found.startswith("image/"):
             hint = "use a FileBlock for a document, a recording or a video" if found else "pass media_type="
             raise ConfigurationError(f"{str(path)[-200:]!r} is not a picture ({found or 'unknown type'}); {hint}")
@@ -143,46 +141,20 @@ class FileBlock(Value, frozen=True, gc=False, tag_field="type", tag="file"):
         main, _, sub = self.media_type.lower().partition("/")
         if main in ("audio", "video") and sub:
             return main
-        return "document" if (main == "text" and sub) or self.media_type.lower() in _DOCUMENTS else ""
+        from glidepath.values.media_types import DOCUMENTS
+
+        return "document" if (main == "text" and sub) or self.media_type.lower() in DOCUMENTS else ""
 
     @classmethod
     def read(cls, path: str | PathLike[str], media_type: str | None = None) -> FileBlock:
         """The file at `path`, read now; raises `ConfigurationError` when its media type is unknown, or `OSError`."""
-        from mimetypes import guess_type
-        from pathlib import Path
+        from glidepath.values.media_types import find_media_type
 
-        file = Path(path)
-        found = media_type or _SUFFIXES.get(file.suffix.lower()) or guess_type(file.name)[0] or ""
+        file, found = find_media_type(path, media_type)
         if not cls(found).kind:
             hint = "; use an ImageBlock for a picture" if found.startswith("image/") else "; pass media_type="
             raise ConfigurationError(f"{str(path)[-200:]!r}: no provider is known to take {found or 'this type'}{hint}")
         return cls(found, data=file.read_bytes(), name=file.name)
-
-
-_OFFICE = "application/vnd.openxmlformats-officedocument."
-_DOCUMENTS = frozenset(
-    {
-        "application/pdf",
-        "application/json",
-        "application/xml",
-        "application/yaml",
-        "application/x-yaml",
-        "application/rtf",
-        "application/epub+zip",
-        "application/javascript",
-        "application/x-javascript",
-        "application/x-python",
-        "application/msword",
-        "application/vnd.ms-excel",
-        "application/vnd.ms-powerpoint",
-        "application/vnd.oasis.opendocument.text",
-        f"{_OFFICE}wordprocessingml.document",
-        f"{_OFFICE}spreadsheetml.sheet",
-        f"{_OFFICE}presentationml.presentation",
-    }
-)
-_SUFFIXES = {".md": "text/markdown", ".csv": "text/csv", ".mp3": "audio/mpeg", ".wav": "audio/wav", ".m4a": "audio/mp4"}
-"""What Python's own table does not know everywhere, or names as nobody takes it."""
 
 
 class ThinkingBlock(Value, frozen=True, gc=False, tag_field="type", tag="thinking"):
