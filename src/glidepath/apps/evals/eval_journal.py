@@ -90,7 +90,7 @@ class EvalHistory:
         """The results so far."""
         began = self.began
         if began is None:
-            raise StoreError("the journal of this evaluation has no beginning", kind="damaged")
+            raise StoreError("this evaluation has not begun", kind="missing")
         return EvalReport(
             name=began.name,
             dataset=began.dataset,
