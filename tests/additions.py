@@ -49,7 +49,7 @@ LIMIT = Addition(
     limit = "max_pictures"
 
     def __init__(self, max_pictures: int) -> None:
-        _positive(max_pictures, "max_pictures")
+        _check_positive(max_pictures, "max_pictures")
         self.max_pictures = max_pictures
 
     def check(self, context: ResourceContext) -> ResourceValidation:

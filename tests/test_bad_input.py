@@ -212,8 +212,10 @@ def test_an_agent_needs_a_model_and_takes_one_kind_of_arguments():
         Agent(limits=LIMITS)
     with pytest.raises(ConfigurationError, match="not both"):
         Agent(LoopConfig(model=model()), limits=LIMITS)
-    with pytest.raises(ConfigurationError, match="LoopConfig"):
+    with pytest.raises(ConfigurationError, match="did you mean 'anthropic'"):
         Agent("antropic:claude")
+    with pytest.raises(ConfigurationError, match="LoopConfig"):
+        Agent(["anthropic:claude"])
 
 
 @pytest.mark.parametrize("name", ["", 7, None])

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from glidepath.apps.cli.demo_scenarios import wrap_text
-from glidepath.values import ConfigurationError
+from glidepath.values import ConfigurationError, pluralize
 
 if TYPE_CHECKING:
     from glidepath.apps.cli.cli_context import CliContext
@@ -62,7 +62,8 @@ async def _run_bare(upstream: ScriptedUpstream, world: CliContext) -> None:
             process.kill()
         await process.communicate()
     used = upstream.usage
-    text = f"{used.calls} calls, {used.tokens:,} tokens and no answer. The demo ended it."
+    spent = f"{pluralize(used.calls, 'call')}, {pluralize(used.tokens, 'token', f'{used.tokens:,}')}"
+    text = f"{spent} and no answer. The demo ended it."
     world.write(wrap_text(text, world, "   "))
 
 

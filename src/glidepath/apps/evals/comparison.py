@@ -155,7 +155,8 @@ def _write_lines(found: EvalComparison) -> Iterator[str]:
         (found.second, found.second_rate, found.second_cost, found.second_tokens),
     ):
         money = "" if cost is None else f"  {format_dollars(cost / found.cases)} a case"
-        yield f"{name:<{wide}}  {format_share(rate):>7}  {tokens // found.cases:,} tokens a case{money}"
+        each = pluralize(tokens // found.cases, "token", f"{tokens // found.cases:,}")
+        yield f"{name:<{wide}}  {format_share(rate):>7}  {each} a case{money}"
     for word, names in (("now fails", found.worse), ("now passes", found.better)):
         for name in names[:_SHOWN]:
             yield f"{word:<10}  {mask_controls(name)}"

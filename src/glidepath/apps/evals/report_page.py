@@ -73,7 +73,7 @@ def _make_tiles(report: EvalReport) -> str:
     cost = "no price" if report.cost is None else format_dollars(report.cost)
     tiles = [
         ("-" if rate is None else format_share(rate), f"{report.passed} of {every} passed", ""),
-        (cost, f"{report.tokens:,} tokens", ""),
+        (cost, pluralize(report.tokens, "token", f"{report.tokens:,}"), ""),
         (
             f"{every} of {report.planned}",
             "covered" if report.complete else "covered, see below",
@@ -117,7 +117,7 @@ def _describe_curve(curve: Curve) -> Iterator[str]:
 
 
 def _cost(cost: object, tokens: int) -> str:
-    return f"{tokens:,} tokens" if cost is None else f"${cost:.6g}"
+    return pluralize(tokens, "token", f"{tokens:,}") if cost is None else f"${cost:.6g}"
 
 
 def _describe_case(one: CaseResult) -> str:

@@ -8,6 +8,8 @@ from html import escape
 from math import log10
 from typing import TYPE_CHECKING
 
+from glidepath.values import pluralize
+
 if TYPE_CHECKING:
     from glidepath.apps.evals.eval_report import CaseResult, Curve, EvalReport
 
@@ -117,7 +119,7 @@ def _range(values: Sequence[float]) -> tuple[float, float]:
 
 
 def _amount(amount: float, *, priced: bool) -> str:
-    return f"${amount:.4g}" if priced else f"{amount:,.0f} tokens"
+    return f"${amount:.4g}" if priced else pluralize(amount, "token", f"{amount:,.0f}")
 
 
 def _frame(height: int, label: str, drawn: str) -> str:

@@ -42,7 +42,9 @@ def summarize(report: EvalReport) -> Iterator[str]:
     ran = [one for one in report.results if one.state]
     if ran:
         turns, seconds = sum(one.turns for one in ran) / len(ran), sum(one.seconds for one in ran) / len(ran)
-        yield f"a run       {turns:.1f} turns, {report.tokens / len(ran):,.0f} tokens, {seconds:.1f} s on average"
+        tokens = round(report.tokens / len(ran))
+        each = f"{pluralize(turns, 'turn', f'{turns:.1f}')}, {pluralize(tokens, 'token', f'{tokens:,}')}"
+        yield f"a run       {each}, {seconds:.1f} s on average"
     yield f"ended       {', '.join(f'{count} {words}' for words, count in report.endings.items()) or 'nothing yet'}"
     if report.complete:
         yield f"covers      all {pluralize(report.planned, 'attempt')}"

@@ -16,6 +16,7 @@ from glidepath.values import (
     Message,
     StopCause,
     ToolResultMessage,
+    pluralize,
 )
 
 if TYPE_CHECKING:
@@ -49,7 +50,7 @@ def notice_replanning(run: Run) -> None:
     state.update(upto=len(messages), pairs=sorted(done), times=times)
     if not times:
         return
-    reason = f"{len(done & before)} of the {len(done)} calls since the last compaction repeat those before it"
+    reason = f"{len(done & before)} of {pluralize(len(done), 'call')} since the last compaction repeat those before it"
     action = "land" if times >= LANDS else "nudge"
     run.emit(GuardTripped, KEY, action, reason)
     if action == "nudge":

@@ -62,6 +62,7 @@ def execute(options: argparse.Namespace, world: CliContext) -> int:
 def _list(skills: Sequence[Skill], world: CliContext) -> int:
     from glidepath.apps.cli.display_text import escape_invisible
     from glidepath.tools import text_tokens
+    from glidepath.values import pluralize
 
     if not skills:
         world.note("There are no skills here: write [skills] into glidepath.toml, or pass --skills FOLDERS.")
@@ -71,9 +72,9 @@ def _list(skills: Sequence[Skill], world: CliContext) -> int:
         trust = "trusted" if skill.trusted else "untrusted"
         before, after = text_tokens(skill.line) if skill.for_model else 0, text_tokens(skill.instructions)
         hidden = "" if skill.for_model else ", no model is told of it"
+        cost = pluralize(before, "token", f"{before:>3}")
         world.write(
-            f"{skill.name:<{wide}}  {trust:<9}  {before:>3} tokens, {after:,} when read{hidden}  "
-            f"{escape_invisible(skill.path)}\n"
+            f"{skill.name:<{wide}}  {trust:<9}  {cost}, {after:,} when read{hidden}  {escape_invisible(skill.path)}\n"
         )
     return 0
 
@@ -165,8 +166,9 @@ def _check(options: argparse.Namespace, world: CliContext) -> int:
         world.write(f"{pluralize(good, kind)} can be used, {bad} cannot.\n")
     if tally.before:
         before, after = sorted(tally.before), sorted(tally.after)
+        cost = pluralize(before[len(before) // 2], "token")
         world.write(
-            f"A skill costs {before[len(before) // 2]} tokens before it is read (at most {before[-1]}), and "
+            f"A skill costs {cost} before it is read (at most {before[-1]}), and "
             f"{after[len(after) // 2]:,} when it is (at most {after[-1]:,}); the middle one each.\n"
         )
     if not tally.counts:
