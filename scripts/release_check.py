@@ -46,6 +46,7 @@ IMPORTS = {  # what has to import where only this extra is installed
     "gate": "aiohttp, uvicorn, glidepath.gate",
     "code": "pydantic_monty, glidepath.code",
     "evals": "yaml, glidepath.evals",
+    "skills": "yaml",
     "demo": "aiohttp, textual, xllamacpp, glidepath.apps.cli.demo_gate",
     "all": "anthropic, asyncpg, dbos, mcp, openai, opentelemetry, starlette, textual, xllamacpp",
 }
