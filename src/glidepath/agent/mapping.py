@@ -6,7 +6,7 @@ import asyncio
 import sys
 import time
 from collections import deque
-from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Sized
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Sequence, Sized
 from functools import partial
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
@@ -22,6 +22,7 @@ from glidepath.values import (
     ConfigurationError,
     ItemsError,
     LoopOutcome,
+    Message,
     RunResult,
     StoreError,
     check_int,
@@ -34,6 +35,7 @@ from glidepath.values import (
 if TYPE_CHECKING:
     from glidepath.agent.agent import Agent
     from glidepath.sessions import Folded
+    from glidepath.spi import SessionStore
 
 _AHEAD = 8  # results that are kept for their turn, for each run at a time
 _EVERY = 0.1  # seconds between two progress lines
@@ -116,7 +118,7 @@ class RunMap:
         """Whether the budget paid for no call of this run, and nobody knows how many more would follow."""
         return not self._sized and result.outcome is LoopOutcome.CUT_OFF and not result.iterations
 
-    async def _fly_one(self, number: int, item: Any) -> RunResult:
+    async def _fly_one(self, number: int, item: object) -> RunResult:
         prompt = _check_item(number, item, partial(as_messages, config=self._agent.config))
         options = self._options if self._budget is None else {**self._options, "parent": self._budget}
         if self._key is None:
@@ -136,7 +138,7 @@ class RunMap:
             _CHARGED.setdefault(self._budget, set()).add(result.run_id)
         return result
 
-    def _name(self, number: int, item: Any) -> str:
+    def _name(self, number: int, item: object) -> str:
         """The session of an item; two items cannot have the same."""
         name = f"{self._key}.{number}" if isinstance(self._key, str) else self._key(item)  # type: ignore[misc]
         if not isinstance(name, str) or not name.strip():
@@ -145,7 +147,7 @@ class RunMap:
             raise ConfigurationError(f"items[{number}] has the key {name!r:.80} of items[{other}]; give each its own")
         return name
 
-    def _check_same(self, session: str, number: int, prompt: Any, folded: Folded) -> None:
+    def _check_same(self, session: str, number: int, prompt: Sequence[Message], folded: Folded) -> None:
         """Refuse to pass off what was done for another item, or by another agent, as the answer to this one."""
         snapshot: Any = folded.snapshot
         before = folded.messages[snapshot.first_new : snapshot.first_new + len(prompt)]
@@ -222,7 +224,7 @@ async def _iterate(items: Iterable[Any] | AsyncIterable[Any]) -> AsyncIterator[A
             yield item
 
 
-async def _find_session(store: Any, name: str) -> Folded | None:
+async def _find_session(store: SessionStore, name: str) -> Folded | None:
     """What the store has of an item; None for one that was never begun."""
     try:
         _, commits = await await_store(call_store(store.load, name))
@@ -240,7 +242,7 @@ async def _land_all(window: deque[asyncio.Task[RunResult]]) -> None:
     await asyncio.gather(*window, return_exceptions=True)
 
 
-def _check_item(number: int, item: Any, read: Callable[[Any], Any]) -> Any:
+def _check_item(number: int, item: object, read: Callable[[Any], Any]) -> Any:
     try:
         return read(item)
     except ConfigurationError as error:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable
 from datetime import date
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +14,7 @@ if TYPE_CHECKING:
     from glidepath.agent.config import LoopConfig
 
 
-async def write_prompt(config: LoopConfig, kept: PerRun, deps: Any, session_id: str) -> str:
+async def write_prompt(config: LoopConfig, kept: PerRun, deps: object, session_id: str) -> str:
     """The text of the function in `system_prompt`; raises `ConfigurationError` when there is none that can be sent."""
     context = PromptContext(
         agent_name=config.agent_name,
@@ -38,7 +39,7 @@ async def write_prompt(config: LoopConfig, kept: PerRun, deps: Any, session_id: 
     return str.__str__(text)
 
 
-async def _await_text(text: Any, seconds: float, name: str) -> Any:
+async def _await_text(text: Awaitable[Any], seconds: float, name: str) -> Any:
     """What an async function returns within its time; one that does not stop then is left behind."""
     task = asyncio.ensure_future(text)
     try:

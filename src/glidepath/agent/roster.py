@@ -11,6 +11,7 @@ from glidepath.tools import Tool, ToolResult, shorten, tool
 from glidepath.values import ConfigurationError, ToolError, short_repr
 
 if TYPE_CHECKING:
+    from glidepath.agent.agent import Agent
     from glidepath.agent.config import LoopConfig
 
 TRANSFER = "transfer_to_"
@@ -62,7 +63,7 @@ def make_transfer_tools(config: LoopConfig) -> tuple[Tool, ...]:
     return tuple([_make_transfer_tool(one) for one in config.handoffs])
 
 
-def _make_transfer_tool(other: Any) -> Tool:
+def _make_transfer_tool(other: Agent[Any, Any] | str) -> Tool:
     name: str = other if isinstance(other, str) else other.config.agent_name
     prompt = "" if isinstance(other, str) else other.config.system_prompt
 

@@ -61,7 +61,7 @@ async def ask_again(run: Run) -> bool:
     return False
 
 
-async def _ask_validators(run: Run, text: str, value: Any) -> Any:
+async def _ask_validators(run: Run, text: str, value: object) -> Any:
     """The value after every validator has seen it; raises `OutputError` with what the model is to be told."""
     validators = run.plan.config.output_validators
     if not validators:
@@ -85,5 +85,5 @@ def _explain(fault: BaseException) -> str:
     return str(fault) if raised is None else describe_error(raised)
 
 
-def _name(validator: Any) -> str:
+def _name(validator: object) -> str:
     return str(getattr(validator, "__name__", None) or type(validator).__name__)

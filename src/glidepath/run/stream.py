@@ -99,7 +99,7 @@ class PartialOutput:
         """The value that was delivered, as the validators left it, if it is another one."""
         return self._note(result.output) if result.ok and result.output is not None else []
 
-    def _note(self, value: Any) -> list[Any]:
+    def _note(self, value: object) -> list[Any]:
         if type(value) is type(self._last) and value == self._last:
             return []
         self._last = value
