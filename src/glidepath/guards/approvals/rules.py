@@ -106,9 +106,9 @@ class Rules(Settings, frozen=True, kw_only=True):
     that no rule covers and that are not consequential. Raises `ConfigurationError` naming the rule.
     """
 
-    allow: tuple[str, ...] = ()
-    deny: tuple[str, ...] = ()
-    ask: tuple[str, ...] = ()
+    allow: Sequence[str] = ()
+    deny: Sequence[str] = ()
+    ask: Sequence[str] = ()
     reviewer: Any = None
 
     def __post_init__(self) -> None:
