@@ -100,7 +100,7 @@ class Sharing:
         """A future whose uses are noted."""
         future = _Future(loop=loop)
         self._made += 1
-        future.name, future.sharing = ("future", self._step, self._made), self
+        future.touched, future.sharing = ("future", self._step, self._made), self
         return future
 
     def make_task(
@@ -108,7 +108,7 @@ class Sharing:
     ) -> asyncio.Task[Any]:
         """A task whose uses by other families are noted."""
         task = _Task(coro, loop=loop, **options)
-        task.family, task.sharing = family, self
+        task.touched, task.sharing = ("family", family), self
         return task
 
     # --- objects of the classes -------------------------------------------------------------------------------
@@ -176,15 +176,15 @@ def _restorer(cls: type, attribute: str, before: object) -> Callable[[], None]:
     return restore
 
 
-class _Future(asyncio.Future[Any]):
-    """A future that tells who looks at it."""
+class _Noted(asyncio.Future[Any]):
+    """Something to wait for that tells who looks at it. `touched` is what they touch with that."""
 
-    name: Hashable = None
+    touched: Hashable = None
     sharing: Sharing | None = None
 
     def _touch(self) -> None:
         if self.sharing is not None:
-            self.sharing.touch(self.name)
+            self.sharing.touch(self.touched)
 
     def __await__(self) -> Any:
         self._touch()
@@ -208,6 +208,20 @@ class _Future(asyncio.Future[Any]):
         self._touch()
         return super().exception()
 
+    def cancel(self, msg: object = None) -> bool:
+        self._touch()
+        return super().cancel(msg)
+
+    def add_done_callback(self, fn: Callable[..., object], /, *, context: Context | None = None) -> None:
+        self._touch()
+        super().add_done_callback(fn, context=context)
+
+    def remove_done_callback(self, fn: Callable[..., object], /) -> int:
+        self._touch()
+        return super().remove_done_callback(fn)
+
+
+class _Future(_Noted):
     def set_result(self, result: object, /) -> None:
         self._touch()
         super().set_result(result)
@@ -216,59 +230,10 @@ class _Future(asyncio.Future[Any]):
         self._touch()
         super().set_exception(exception)
 
-    def cancel(self, msg: object = None) -> bool:
-        self._touch()
-        return super().cancel(msg)
 
-    def add_done_callback(self, fn: Callable[..., object], /, *, context: Context | None = None) -> None:
-        self._touch()
-        super().add_done_callback(fn, context=context)
-
-    def remove_done_callback(self, fn: Callable[..., object], /) -> int:
-        self._touch()
-        return super().remove_done_callback(fn)
-
-
-class _Task(asyncio.Task[Any]):
-    """A task that tells which other family looks at it or cancels it; what its own family does is in order anyway."""
-
-    family = 0
-    sharing: Sharing | None = None
-
-    def _touch(self) -> None:
-        if self.sharing is not None:
-            self.sharing.touch(("family", self.family))
-
-    def __await__(self) -> Any:
-        self._touch()
-        return super().__await__()
-
-    __iter__ = __await__
-
-    def done(self) -> bool:
-        self._touch()
-        return super().done()
-
-    def cancelled(self) -> bool:
-        self._touch()
-        return super().cancelled()
-
-    def result(self) -> Any:
-        self._touch()
-        return super().result()
-
-    def cancel(self, msg: object = None) -> bool:
-        self._touch()
-        return super().cancel(msg)
+class _Task(_Noted, asyncio.Task[Any]):
+    """What its own family does with it is in order anyway; another family that looks at it waits for all of them."""
 
     def uncancel(self) -> int:
         self._touch()
         return super().uncancel()
-
-    def add_done_callback(self, fn: Callable[..., object], /, *, context: Context | None = None) -> None:
-        self._touch()
-        super().add_done_callback(fn, context=context)
-
-    def remove_done_callback(self, fn: Callable[..., object], /) -> int:
-        self._touch()
-        return super().remove_done_callback(fn)
