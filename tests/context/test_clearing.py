@@ -35,6 +35,14 @@ def test_results_are_cleared_the_oldest_first_before_a_group_is_dropped():
     assert "x" in view[-1].text
 
 
+def test_g15_a_pinned_result_is_not_cleared():
+    messages = transcript(12)
+    sizes = [len(str(one)) // 3 for one in messages]
+    view = ClearResults().shape(messages, sizes, 3_000, [0, 4]).messages
+    assert "cleared to save room" in view[2].text
+    assert view[4] is messages[4]
+
+
 def test_what_was_cleared_once_keeps_its_words_so_that_the_prefix_stays():
     first, then = shape(transcript(12), 3_000).messages, shape(transcript(16), 3_000).messages
     cleared = [number for number, one in enumerate(first) if "cleared to save room" in one.text]

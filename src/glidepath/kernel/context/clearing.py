@@ -22,8 +22,8 @@ class ClearResults(Compact):
     """Clears old results, the oldest first, and drops whole groups as `Compact` does where that is not enough.
 
     A cleared result keeps its place and always has the same words, so that what was cleared before stays part of the
-    prefix that a provider has cached. Errors stay, they are short. The marker for what is dropped lists the calls that
-    were made in it, so that a step that is done is not done again.
+    prefix that a provider has cached. Errors stay, they are short, and so do pinned results. The marker for what is
+    dropped lists the calls that were made in it, so that a step that is done is not done again.
     """
 
     name: str = "clear"
@@ -34,7 +34,7 @@ class ClearResults(Compact):
 
     def shape(self, messages: Sequence[Message], sizes: Sequence[int], budget: int, pinned: Sequence[int]) -> Shaped:
         """The transcript with old results cleared; without its oldest groups where it does not fit even so."""
-        view, smaller = self._clear_results(messages, sizes, budget)
+        view, smaller = self._clear_results(messages, sizes, budget, frozenset(pinned))
         shaped = make_view(view, smaller, budget, select(view, smaller, budget, pinned, self._mark), self._mark)
         if not _find_gone_calls(shaped, messages):
             return shaped
@@ -45,14 +45,16 @@ class ClearResults(Compact):
         return shaped
 
     def _clear_results(
-        self, messages: Sequence[Message], sizes: Sequence[int], budget: int
+        self, messages: Sequence[Message], sizes: Sequence[int], budget: int, pinned: frozenset[int]
     ) -> tuple[list[Message], list[int]]:
         view, smaller, total = list(messages), list(sizes), sum(sizes)
         for place in range(find_newest_group(messages)):
             if total <= budget:
                 break
             message = messages[place]
-            if type(message) is not ToolResultMessage or message.is_error or message.text.endswith(NOTE):
+            if place in pinned or type(message) is not ToolResultMessage:
+                continue
+            if message.is_error or message.text.endswith(NOTE):
                 continue
             cleared = clear_result(message)
             size = message_size(cleared, self._estimate)
