@@ -1,6 +1,7 @@
 """`glidepath worker`, `submit`, `fleet`, and what `runs` shows of them."""
 
 import asyncio
+import json
 import signal
 import subprocess
 import sys
@@ -83,6 +84,11 @@ def test_the_fleet_shows_its_workers_and_budgets(crew):
     shown = crew.command("fleet", "budget", "--tokens", "1000000", "--cost", "2.50")
     assert "fleet: 0 of 1000000 tokens, $0 of $2.5, 0 of any runs" in shown.stdout
     assert ": stepper" in shown.stdout
+    told = json.loads(crew.command("fleet", "--json").stdout)
+    assert told == json.loads(crew.command("fleet", "status", "--json").stdout) | {"status": told["status"]}
+    assert told["accounts"][0]["max_tokens"] == 1_000_000
+    assert [worker["agents"] for worker in told["workers"]] == [["stepper"]]
+    assert told["status"]["queued"] == 0
     assert crew.command("fleet", "budget").returncode == 0
     assert "fleet:" not in crew.command("fleet", "status").stdout
 
@@ -131,7 +137,7 @@ class Stuck:
         pass
 
 worker_command.LAST = 0.2
-here = World(environ={}, stdin=io.StringIO(), stdout=io.StringIO(), stderr=io.StringIO())
+here = CliContext(environ={}, stdin=io.StringIO(), stdout=io.StringIO(), stderr=io.StringIO())
 asyncio.run(worker_command._serve(Stuck(), here, 0.1))
 """
 

@@ -77,6 +77,12 @@ class CliContext:
 
         self.write(f"{mask_controls(name) if self.is_terminal(self.stdout) else name}\n")
 
+    def write_json(self, value: object) -> None:
+        """Print a value as JSON on one line, for programs."""
+        from glidepath import _wire
+
+        self.write(_wire.encode(value).decode() + "\n")
+
     def complain(self, text: str) -> None:
         """Print an error on the error stream."""
         from glidepath.apps.cli.display_text import escape_invisible

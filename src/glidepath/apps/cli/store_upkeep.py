@@ -32,7 +32,7 @@ async def backup(options: argparse.Namespace, store: SessionStore, world: CliCon
 
     done = await backup(store, _place(options.target, world))
     if options.json:
-        _print_json(world, done)
+        world.write_json(done)
     else:
         what = f"{pluralize(done.sessions, 'session')} and {pluralize(done.wallets, 'wallet')}"
         world.note(f"{done.path}: {what}, {_bytes(done.size)}")
@@ -45,7 +45,7 @@ async def verify(options: argparse.Namespace, store: SessionStore, world: CliCon
 
     found = await verify(store)
     if options.json:
-        _print_json(world, {**_plain(found), "is_whole": found.is_whole})
+        world.write_json({**_plain(found), "is_whole": found.is_whole})
     else:
         _print_problems(found.problems, world)
         what = f"{pluralize(found.sessions, 'session')}, {pluralize(found.commits, 'commit')}"
@@ -60,7 +60,7 @@ async def compact(options: argparse.Namespace, store: SessionStore, world: CliCo
 
     done = await compact(store)
     if options.json:
-        _print_json(world, done)
+        world.write_json(done)
         return 0
     if done.removed:
         world.note(f"removed {pluralize(len(done.removed), 'unfinished session')}")
@@ -99,9 +99,3 @@ def _plain(value: object) -> dict[str, Any]:
     from glidepath import _wire
 
     return _wire.loads(_wire.encode(value))  # type: ignore[no-any-return]
-
-
-def _print_json(world: CliContext, value: object) -> None:
-    from glidepath import _wire
-
-    world.write(_wire.encode(value).decode() + "\n")

@@ -54,7 +54,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def execute(options: argparse.Namespace, world: CliContext) -> int:
     """Judge every stored call by the rules, and print what would have been."""
-    from glidepath import _wire
     from glidepath.apps.cli.session_flags import choose_store, query_of
     from glidepath.apps.cli.stores import make_store, on_store
     from glidepath.guards.approvals import read_rules
@@ -66,7 +65,7 @@ def execute(options: argparse.Namespace, world: CliContext) -> int:
         world.note(f"left out: {problem}")
     if options.json:
         for one in judged:
-            world.write(_wire.encode(one._asdict()).decode() + "\n")
+            world.write_json(one._asdict())
         return 0
     for line in _report(judged, options.calls):
         world.write(f"{line}\n")

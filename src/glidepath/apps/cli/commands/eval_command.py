@@ -286,12 +286,18 @@ def _list(options: argparse.Namespace, world: CliContext) -> int:
     from glidepath.apps.evals import format_share, list_evaluations
     from glidepath.run import mask_controls
 
+    printed = options.json is not None and str(options.json) == "-"
+    if options.json is not None and not printed:
+        raise ConfigurationError("list: --json - prints one JSON object per evaluation; it writes no file")
     settings = gather(options, world, only=("store",))
     entries = on_store(make_store(assume_store(settings, "eval"), world), list_evaluations)
     for entry in entries:
         told = entry.summary
         rate = told.get("pass_rate")
         share = format_share(rate) if isinstance(rate, int | float) else "-"
+        if printed:
+            world.write_json({"name": entry.session_id.removeprefix("eval:"), **told})
+            continue
         line = (
             f"{entry.session_id.removeprefix('eval:'):<40}  {share:>7}  {told.get('covered', 0)} of "
             f"{told.get('planned', 0)} covered  {told.get('agent', '')} on {told.get('dataset', '')}"

@@ -26,7 +26,9 @@ _DAY = 86_400
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_store_flag(parser)
     actions = parser.add_subparsers(dest="action", metavar="ACTION")
-    actions.add_parser("status", help="its workers, queued and running runs, budgets")
+    parser.add_argument("--json", action="store_true", help="print the fleet as one JSON object")
+    status = actions.add_parser("status", help="its workers, queued and running runs, budgets")
+    status.add_argument("--json", action="store_true", default=argparse.SUPPRESS, help="print one JSON object")
     resumed = actions.add_parser(
         "resume", help="let a paused run continue, inside its budgets; decide about a call first"
     )
@@ -91,10 +93,16 @@ async def _run_action(options: argparse.Namespace, world: CliContext) -> int:
             return 0
         from glidepath.apps.fleet.kill_switches import list_thrown_switches
 
-        for switch in await list_thrown_switches(fleet.ledger):
+        switches = await list_thrown_switches(fleet.ledger)
+        workers, accounts, status = await fleet.workers(), await fleet.accounts(), await fleet.status()
+        if options.json:
+            live = [{"name": name, "agents": agents} for name, agents in workers]
+            world.write_json({"kill_switches": switches, "workers": live, "accounts": accounts, "status": status})
+            return 0
+        for switch in switches:
             whose = f"tenant {switch.name}" if switch.name else "the fleet"
             world.stdout.write(f"kill switch of {whose}: {escape_invisible(switch.reason)}\n")
-        for line in _format_status(await fleet.workers(), await fleet.accounts(), await fleet.status()):
+        for line in _format_status(workers, accounts, status):
             world.stdout.write(f"{line}\n")
     return 0
 

@@ -64,7 +64,6 @@ def _keep_key(provider: str, world: CliContext, *, remove: bool) -> int:
 
 
 def _list(world: CliContext, *, as_json: bool) -> int:
-    import json
     from itertools import zip_longest
     from textwrap import wrap
 
@@ -75,7 +74,7 @@ def _list(world: CliContext, *, as_json: bool) -> int:
         for host in HOSTS.values():
             state = _state(host.extra, host.key, world)
             row = {"provider": host.name, "example": host.example, "key": host.key or None, "state": state}
-            world.write(json.dumps(row | {"ready": state == "ready"}) + "\n")
+            world.write_json(row | {"ready": state == "ready"})
         return 0
     rows = [
         (f"{host.name}:{host.form}", f"{host.reaches}, such as {host.example}", _state(host.extra, host.key, world))

@@ -42,7 +42,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def execute(options: argparse.Namespace, world: CliContext) -> int:
     """Run, print the table and the advice."""
     if options.list:
-        return _list(world)
+        return _list(options, world)
     if options.tune is not None:
         return _tune(options.tune, _choose_subject(options, world), world)
     from glidepath.testing import simulate
@@ -60,9 +60,17 @@ def execute(options: argparse.Namespace, world: CliContext) -> int:
     return 0 if report.ok else 1
 
 
-def _list(world: CliContext) -> int:
+def _list(options: argparse.Namespace, world: CliContext) -> int:
     from glidepath.testing import SPECIMENS
+    from glidepath.values import ConfigurationError
 
+    printed = options.json is not None and str(options.json) == "-"
+    if options.json is not None and not printed:
+        raise ConfigurationError("--list --json - prints one JSON object per scenario; --list writes no file")
+    if printed:
+        for kind in SPECIMENS:
+            world.write_json({"name": kind.name, "family": kind.family, "about": (kind.__doc__ or "").splitlines()[0]})
+        return 0
     wide = max(len(kind.name) for kind in SPECIMENS)
     family = ""
     for kind in SPECIMENS:

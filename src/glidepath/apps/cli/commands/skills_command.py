@@ -32,6 +32,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = _EXAMPLES
     actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True, title="actions")
     listed = actions.add_parser("list", help="the skills an agent would have, with their tokens")
+    listed.add_argument("--json", action="store_true", help="print one JSON object per skill")
     checked = actions.add_parser("check", help="read skills, agents and commands, and report what has no effect")
     checked.add_argument("folders", nargs="*", metavar="FOLDER", help="where to look, however deep (default: here)")
     checked.add_argument("-q", "--quiet", action="store_true", help="only what is refused, and the totals")
@@ -56,10 +57,10 @@ def execute(options: argparse.Namespace, world: CliContext) -> int:
     from glidepath.apps.cli.layers import gather
 
     skills = load_skills(gather(options, world, only=("skills.folders",)), world)
-    return _list(skills, world) if options.action == "list" else _show(skills, options, world)
+    return _list(skills, world, as_json=options.json) if options.action == "list" else _show(skills, options, world)
 
 
-def _list(skills: Sequence[Skill], world: CliContext) -> int:
+def _list(skills: Sequence[Skill], world: CliContext, *, as_json: bool) -> int:
     from glidepath.apps.cli.display_text import escape_invisible
     from glidepath.tools import text_tokens
     from glidepath.values import pluralize
@@ -71,6 +72,10 @@ def _list(skills: Sequence[Skill], world: CliContext) -> int:
     for skill in skills:
         trust = "trusted" if skill.trusted else "untrusted"
         before, after = text_tokens(skill.line) if skill.for_model else 0, text_tokens(skill.instructions)
+        if as_json:
+            figures = {"tokens": before, "tokens_when_read": after, "for_model": skill.for_model}
+            world.write_json({"name": skill.name, "path": skill.path, "trusted": skill.trusted, **figures})
+            continue
         hidden = "" if skill.for_model else ", no model is told of it"
         cost = pluralize(before, "token", f"{before:>3}")
         world.write(

@@ -30,6 +30,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("action", nargs="?", metavar="ACTION", help="list, revoke, or the folder to trust")
     parser.add_argument("path", nargs="?", metavar="PATH", help="revoke: which folder (default: this one)")
     parser.add_argument("--yes", action="store_true", help="trust without asking")
+    parser.add_argument("--json", action="store_true", help="list: print one JSON object per folder")
 
 
 def execute(options: argparse.Namespace, world: CliContext) -> int:
@@ -39,12 +40,14 @@ def execute(options: argparse.Namespace, world: CliContext) -> int:
     action = options.action
     if options.yes and action in ("list", "revoke"):
         raise ConfigurationError(f"--yes has no effect with {action}")
+    if options.json and action != "list":
+        raise ConfigurationError("--json is for `glidepath trust list`")
     if action == "revoke":
         return _revoke(world.folder / (options.path or "."), world)
     if options.path is not None:
         raise ConfigurationError(f"unexpected argument {options.path!r}; `glidepath trust --help` lists what it takes")
     if action == "list":
-        return _list(world)
+        return _list(world, as_json=options.json)
     return _trust(_folder(world.folder / (action or ".")), world, yes=options.yes)
 
 
@@ -111,7 +114,7 @@ def _folder(path: Path) -> Path:
     return path
 
 
-def _list(world: CliContext) -> int:
+def _list(world: CliContext, *, as_json: bool) -> int:
     from pathlib import Path
 
     from glidepath.apps.cli.display_text import escape_invisible
@@ -121,12 +124,14 @@ def _list(world: CliContext) -> int:
     found = list_trusted_folders()
     for record in found:
         path = Path(record.folder)
-        state = (
-            "" if path.is_dir() and is_trusted(read_folder(path)) else "  (changed)" if path.is_dir() else "  (gone)"
-        )
+        state = "gone" if not path.is_dir() else "trusted" if is_trusted(read_folder(path)) else "changed"
+        if as_json:
+            world.write_json({"folder": record.folder, "when": record.when, "without": record.without, "state": state})
+            continue
+        told = "" if state == "trusted" else f"  ({state})"
         without = f"  (without {', '.join(record.without)})" if record.without else ""
         world.write(
-            f"{escape_invisible(record.when)}  {escape_invisible(record.folder)}{escape_invisible(without)}{state}\n"
+            f"{escape_invisible(record.when)}  {escape_invisible(record.folder)}{escape_invisible(without)}{told}\n"
         )
     if not found:
         world.note("You trust no folder yet.")

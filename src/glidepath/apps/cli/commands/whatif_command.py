@@ -228,8 +228,6 @@ def _has_price(one: Forecast) -> bool:
 
 
 def _print_json(fates: Sequence[Forecast], world: CliContext) -> None:
-    from glidepath import _wire
-
     for one in fates:
         run, trip = one.run, one.trip
         told = {
@@ -245,7 +243,7 @@ def _print_json(fates: Sequence[Forecast], world: CliContext) -> None:
             "cost_then": str((trip or one).cost) if _has_price(one) else None,
             "answer": "lost" if one.lost else "kept" if run.answered else "none",
         }
-        world.write(_wire.encode(told).decode() + "\n")
+        world.write_json(told)
 
 
 def _plot(
