@@ -86,7 +86,7 @@ def test_an_operator_outranks_a_wallet_and_takes_it_back(tmp_path):
         (("set", "new", "--max-tokens", "9", "--parent", "nobody"), "there is no wallet 'nobody'"),
         (("set", "here", "--max-tokens", "9", "--per", "day"), "--per and --parent are only for a new wallet"),
         (("set", "here", "--max-cost", "9"), "wallet 'here' has no max_cost"),
-        (("set", "new", "--max-tokens", "9", "--per", "week"), "invalid choice: 'week'"),
+        (("set", "new", "--max-tokens", "9", "--per", "year"), "invalid choice: 'year'"),
         (("remove", "nobody"), "there is no wallet 'nobody'"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, tuple) else None,

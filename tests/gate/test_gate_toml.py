@@ -49,6 +49,8 @@ my-model = [1.0, 4.0]
 """
 ENVIRON = {"CLAUDE_KEY": "sk-x", "ANN_KEY": "0123456789abcdefgh"}
 
+MAX = {"max": {"per": "5h", "max_tokens": 2_000}}
+
 
 def written(folder, text, mode=0o600):
     path = folder / "gate.toml"
@@ -115,7 +117,24 @@ def test_a_wrong_upstream_is_named(text, words, tmp_path):
         ({"keys": {"ann": {"digest": "abc"}}}, "64 hexadecimal"),
         ({"keys": {"an n": {"digest": "a" * 64}}}, "must be up to 40 letters"),
         ({"keys": {"ann": {"digest": "a" * 64, "per": "day"}}}, "per needs a budget"),
-        ({"tenants": {"acme": {"per": "week", "max_cost": 1}}}, "'day' or 'month'"),
+        ({"tenants": {"acme": {"per": "year", "max_cost": 1}}}, "tenants.acme.per must be one of 5h, day, week, month"),
+        ({"windows": {"w": {"per": "5h"}}}, "windows.w.max_tokens is missing"),
+        ({"windows": {"w": {"max_tokens": 5}}}, "windows.w.per is missing"),
+        ({"windows": {"w": {"max_tokens": 5, "per": 5}}}, "windows.w.per must be one of 5h, day, week, month, not 5"),
+        ({"windows": {"w": {"max_tokens": 0, "per": "5h"}}}, "windows.w.max_tokens"),
+        ({"windows": {"w": {"tokens": 5, "per": "5h"}}}, "did you mean windows.w.max_tokens?"),
+        ({"windows": {"w": 3}}, "[windows.w]"),
+        ({"users": {"bob": {"share": 0.5}}}, "users.bob.window is missing"),
+        ({"users": {"bob": {"window": "max"}}}, "users.bob.share is missing"),
+        ({"users": {"bob": {"window": "max", "share": 0.5}}}, "add [windows.max] with per and max_tokens"),
+        ({"windows": MAX, "users": {"bob": {"window": "mx", "share": 0.5}}}, "did you mean 'max'?"),
+        ({"windows": MAX, "users": {"bob": {"window": ["max"], "share": 0.5}}}, "users.bob.window must be a text"),
+        ({"windows": MAX, "users": {"bob": {"window": "max", "share": 25}}}, "above 0 and at most 1, not 25"),
+        ({"windows": MAX, "users": {"bob": {"window": "max", "share": float("nan")}}}, "users.bob.share"),
+        ({"windows": MAX, "users": {"bob": {"window": "max", "share": "half"}}}, "users.bob.share"),
+        ({"windows": MAX, "users": {"bob": {"window": "max", "share": 1e-6}}}, "less than one token"),
+        ({"windows": MAX, "users": {"bob": {"window": "max", "share": 1, "per": "day"}}}, "users.bob.per comes from"),
+        ({"windows": MAX, "users": {"bob": {"window": "max", "share": 1, "max_tokens": 5}}}, "max_tokens comes from"),
         ({"tenants": {"acme": {"max_calls": 5}}}, "there is no key tenants.acme.max_calls"),
         ({"users": {"bob": 3}}, "[users.bob]"),
         ({"prices": {"m": "cheap"}}, "prices"),
@@ -131,6 +150,22 @@ def test_any_other_wrong_key_is_named(more, words):
         read_config({**base, **more}, {"SHORT": "abc"}, Path("/"))
     assert words in str(caught.value)
     assert "plain-secret-itself" not in str(caught.value)
+
+
+def test_a_share_of_a_window_is_a_part_of_its_tokens_in_its_periods():
+    found = {
+        "upstreams": {"x": {"dialect": "anthropic", "url": "https://a.example", "mode": "passthrough"}},
+        "windows": {"max": {"per": "5h", "max_tokens": "2m"}, "weekly": {"per": "week", "max_tokens": 7}},
+        "keys": {"ann": {"digest": "a" * 64, "window": "max", "share": 0.1}},
+        "tenants": {"acme": {"window": "weekly", "share": 1}},
+        "users": {"bob": {"window": "max", "share": 0.25, "max_cost": 3}},
+    }
+    config = read_config(found, {}, Path("/"))
+    [ann] = config.keys
+    assert (ann.max_tokens, ann.per, ann.wallet) == (200_000, "5h", "key:ann")
+    acme, bob = config.tenants["acme"], config.users["bob"]
+    assert (acme.limits.max_tokens, acme.per) == (7, "week")
+    assert (bob.name, bob.limits.max_tokens, bob.per, str(bob.limits.max_cost)) == ("user:bob", 500_000, "5h", "3")
 
 
 def test_a_file_that_others_can_write_is_refused(tmp_path):

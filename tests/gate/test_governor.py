@@ -190,6 +190,35 @@ async def test_users_below_a_key_have_limits_of_their_own():
 
 
 @in_real_time
+async def test_a_share_of_a_window_lands_runs_and_is_there_again_when_the_next_window_begins():
+    now = [1_800_000_000.0]  # the beginning of five hours
+    share = BudgetTerms("user:ann", Limits(max_tokens=4_000), "5h")
+    store = MemoryStore(clock=lambda: now[0])
+    making = with_book(store, Visitor("ci", "run", None), users={"ann": share})
+    async with fly_behind("loop", line="", make_governor=making) as flown:
+
+        async def fly(run):
+            before = flown.up.usage.input + flown.up.usage.output
+            flight = await fly_anthropic(f"{flown.gate.address}/ann/{run}", flown.key)
+            return flight.text, flown.up.usage.input + flown.up.usage.output - before
+
+        text, used = await fly("one")
+        assert "SCRIPTED-ANSWER" in text
+        assert 2_000 < used <= 4_000
+        now[0] += 17_999
+        text, more = await fly("two")
+        assert "The run was ended here" in text
+        assert used + more <= 4_000
+        now[0] += 1
+        text, used = await fly("three")
+        assert "SCRIPTED-ANSWER" in text
+        assert 2_000 < used <= 4_000
+        await flown.gate.governor.book.close()
+    [wallet] = await store.wallets("user:ann")
+    assert list(wallet.history) == ["2027-01-15T08:00", "2027-01-15T13:00"]
+
+
+@in_real_time
 async def test_a_model_that_a_key_does_not_name_is_refused_before_it_costs():
     narrow = Visitor("ci", "run", None, AccessKey(name="ci", digest="", role="run", models=("claude-*",)))
     async with fly_behind("answer", line="", make_governor=with_book(None, narrow)) as flown:

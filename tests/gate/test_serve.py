@@ -35,8 +35,9 @@ def provider():
 class Served:
     """A gate that serves, from a gate.toml in a folder."""
 
-    def __init__(self, folder, provider, more=""):
+    def __init__(self, folder, provider, more="", store="none"):
         self.folder = folder
+        self.store = store
         path = folder / "gate.toml"
         path.write_text(
             f'[upstreams.claude]\ndialect = "anthropic"\nurl = "{provider.url}"\nkey = "env:REAL_KEY"\n'
@@ -52,7 +53,7 @@ class Served:
 
     def __enter__(self):
         self.process = subprocess.Popen(
-            self.command("serve", "--config", "gate.toml", "--port", "0", "--store", "none"),
+            self.command("serve", "--config", "gate.toml", "--port", "0", "--store", self.store),
             cwd=self.folder,
             env=self.environ,
             stderr=subprocess.PIPE,
@@ -96,6 +97,16 @@ def test_keys_of_the_file_are_let_in_and_their_models_hold(provider, tmp_path):
     headers = {name.lower(): value for name, value in provider.seen[0][0].items()}
     assert headers["x-api-key"] == "sk-real"
     assert len(provider.seen) == 1
+
+
+def test_two_gates_on_one_store_hold_a_share_of_a_window_together(provider, tmp_path):
+    more = 'window = "max"\nshare = 0.25\n[windows.max]\nper = "5h"\nmax_tokens = 4_000\n'
+    with Served(tmp_path, provider, more, "kept") as one, Served(tmp_path, provider, more, "kept") as other:
+        for number in range(20):
+            for gate in (one, other):
+                status, reply = gate.ask(path=f"/run-{number}")
+                assert (status, reply["stop_reason"]) == (200, "end_turn")
+    assert 10 <= len(provider.seen) <= 20  # 50 tokens each, of 1,000
 
 
 def test_it_has_the_deck_and_shows_its_runs_there(provider, tmp_path):

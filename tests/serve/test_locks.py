@@ -695,7 +695,7 @@ def test_keys_live_beside_the_store(tmp_path):
         ("a", "run", {"tenant": "../x"}, "tenant"),
         ("a", "run", {"max_cost": "-1"}, "max_cost"),
         ("a", "run", {"per": "day"}, "needs a budget"),
-        ("a", "run", {"max_cost": "1", "per": "week"}, "'day' or 'month'"),
+        ("a", "run", {"max_cost": "1", "per": "year"}, "one of 5h, day, week, month"),
         ("a", "view", {"max_cost": "1"}, "starts no runs"),
         ("a", "run", {"starts": 0}, "at least one start"),
     ],

@@ -22,7 +22,7 @@ class JournalsOnly:
         ({"store": STORE}, r"needs a name, such as .*name='customer:42'"),
         ({"name": "c"}, r"Budget.name is for a stored budget: add store="),
         ({"per": "day"}, r"Budget.per is for a stored budget"),
-        ({"store": STORE, "name": "c", "per": "week"}, r"Budget.per must be 'day', 'month' or None .* not 'week'"),
+        ({"store": STORE, "name": "c", "per": "year"}, r"Budget.per must be '5h', .*'month' or None .* not 'year'"),
         ({"store": STORE, "name": "c", "per": "Month"}, r"Budget.per must be"),
         ({"store": STORE, "name": "c", "per": 30}, r"Budget.per must be .* not 30"),
         ({"store": STORE, "name": " "}, r"Budget.name must be a non-empty str"),

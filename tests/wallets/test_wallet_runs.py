@@ -121,6 +121,36 @@ def test_a_tight_parent_is_what_the_cause_names():
     virtual(main())
 
 
+@pytest.mark.parametrize(
+    ("per", "seconds", "periods"),
+    [
+        ("5h", 5 * 3600, ["2027-01-15T08:00", "2027-01-15T13:00"]),
+        ("day", 16 * 3600, ["2027-01-15", "2027-01-16"]),
+        ("week", 2 * 86_400 + 16 * 3600, ["2027-W02", "2027-W03"]),
+        ("month", 16 * 86_400 + 16 * 3600, ["2027-01", "2027-02"]),
+    ],
+)
+def test_a_wallet_starts_again_after_its_period_and_not_before(per, seconds, periods):
+    """The clock begins at 2027-01-15 08:00, a Friday and the beginning of five hours."""
+
+    async def main():
+        now = [1_800_000_000.0]
+        budget = Budget(Limits(max_tokens=6_000), name="c", store=MemoryStore(clock=lambda: now[0]), per=per)
+        used = await make().run("Read.", parent=budget)
+        assert used.text == "That is what I have."
+        now[0] += seconds - 1
+        assert (await make().run("Read.", parent=budget)).outcome is not LoopOutcome.DONE
+        before = await budget.account()
+        assert (before.period, before.tokens > 5_000) == (periods[0], True)
+        now[0] += 1
+        again = await make().run("Read.", parent=budget)
+        account = await budget.account()
+        assert (account.period, account.tokens) == (periods[1], again.usage.total)
+        assert list(account.history) == periods
+
+    virtual(main())
+
+
 def test_children_draw_from_the_wallet_of_their_parent():
     async def main():
         child = make(ScriptedModel([say("42")]).forever(say("42")))

@@ -13,6 +13,7 @@ from glidepath.values import (
     FREE,
     HIGHER,
     LOWER,
+    PERIODS,
     ConfigurationError,
     DeclaredSettings,
     check_fields,
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
     from glidepath.agent.keywords import LimitKeywords
     from glidepath.spi import Wallet, WalletStore, WalletTerms
 
-PERIODS = (None, "day", "month")
 STORED = 2**63 - 1  # pico-dollars: what the column of a database can hold
 OTHER_LIMIT_NAMES = {  # what a limit is called on the command line, in older files, or elsewhere
     "budget": "max_cost",
@@ -190,7 +190,8 @@ class Budget:
 
     Its limits bound all runs under it together, from any thread. Its `timeout` counts from its first run. With `name`
     and `store` it is a wallet: kept in the store, for any number of processes, and what was used stays used. `per`
-    gives it its limits again every "day" or "month" of UTC. What is drawn from it is drawn from its `parent`, too.
+    gives it its limits again every "5h", "day", "week" or "month" of UTC. What is drawn from it is drawn from its
+    `parent`, too.
     """
 
     meter: Meter
@@ -312,8 +313,9 @@ def _list_wallets(
     """The wallets of a budget, checked; empty for one in memory."""
     if parent is not None and not isinstance(parent, Budget):
         raise ConfigurationError(f"Budget.parent must be a Budget, not {type(parent).__name__}")
-    if per not in PERIODS:
-        raise ConfigurationError(f"Budget.per must be 'day', 'month' or None for all time, not {short_repr(per, 100)}")
+    if per is not None and per not in PERIODS:
+        known = ", ".join(map(repr, PERIODS))
+        raise ConfigurationError(f"Budget.per must be {known} or None for all time, not {short_repr(per, 100)}")
     if limits.scope != "run":
         raise ConfigurationError(
             f"Budget takes limits without a scope: it covers every run that uses it; leave out scope={limits.scope!r}"

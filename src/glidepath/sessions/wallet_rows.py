@@ -16,6 +16,8 @@ Pair = tuple[int, int]
 Line = tuple[tuple[str, str], ...]
 """The accounts of a hold: names of wallets with their period."""
 NOTHING: Pair = (0, 0)
+_FIVE_HOURS = 18_000.0
+_NAMES = {"5h": "%Y-%m-%dT%H:%M", "day": "%Y-%m-%d", "week": "%G-W%V", "month": "%Y-%m"}
 
 
 def add_amounts(left: Pair, right: Pair) -> Pair:
@@ -129,7 +131,11 @@ class WalletTransaction:
 
 
 def period_of(per: str | None, now: float) -> str:
-    """The period that is running: a day or a month of UTC; the same forever when there is none."""
+    """The period that is running, by what it is called in UTC; the same forever when there is none.
+
+    Five hours have no name of their own: they are counted from 1970 on, and called by their beginning.
+    """
     if per is None:
         return ""
-    return datetime.fromtimestamp(now, tz=UTC).strftime("%Y-%m-%d" if per == "day" else "%Y-%m")
+    begun = now - now % _FIVE_HOURS if per == "5h" else now
+    return datetime.fromtimestamp(begun, tz=UTC).strftime(_NAMES[per])

@@ -11,7 +11,7 @@ from glidepath.values import UNPROVEN, dollars, experimental
 
 
 class WalletTerms(Value, frozen=True, kw_only=True):
-    """How a program declares a wallet: its limits, its period ("day", "month" or None) and the wallet above it."""
+    """How a program declares a wallet: its limits, its period (one of `PERIODS`, or None) and the wallet above it."""
 
     name: str
     per: str | None = None
@@ -184,7 +184,7 @@ class WalletStore(Protocol):
 
     Contract: every method is one transaction; one that fails raises `StoreError` and nothing else. In every wallet of a
     line, in every period, used + held + disputed never exceeds the limit, unless a run spent more than it was granted.
-    A day or a month is one of UTC by the store's clock; what was held in one period is used in it. A hold that is not
+    A period is one of UTC by the store's clock; what was held in one period is used in it. A hold that is not
     renewed for the length of a lease is overdue; nothing is given back until it is written off. The disputed part of
     what a run has spent is a bill: not used, and out of reach, until a person decides. No method blocks the event
     loop, and nothing of the store outlives the last hold of a loop.

@@ -179,6 +179,7 @@ if TYPE_CHECKING:
     from glidepath.values.quantities import (
         EXACT as EXACT,
         MOST as MOST,
+        PERIODS as PERIODS,
         format_seconds as format_seconds,
         name_limit as name_limit,
         parse_int as parse_int,
@@ -357,7 +358,16 @@ if not TYPE_CHECKING:
             "dollars",
         ),
         plurals=("pluralize",),
-        quantities=("EXACT", "MOST", "format_seconds", "name_limit", "parse_int", "parse_seconds", "share_of"),
+        quantities=(
+            "EXACT",
+            "MOST",
+            "PERIODS",
+            "format_seconds",
+            "name_limit",
+            "parse_int",
+            "parse_seconds",
+            "share_of",
+        ),
         result_kind=("ResultKind", "Unknown"),
         setting=(
             "DeclaredSettings",

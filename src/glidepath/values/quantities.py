@@ -7,9 +7,21 @@ from collections.abc import Callable, Mapping
 from datetime import timedelta
 from decimal import Context, Decimal, DivisionByZero, InvalidOperation, Overflow
 
-__all__ = ["EXACT", "MEANT", "MOST", "format_seconds", "name_limit", "parse_int", "parse_seconds", "share_of"]
+__all__ = [
+    "EXACT",
+    "MEANT",
+    "MOST",
+    "PERIODS",
+    "format_seconds",
+    "name_limit",
+    "parse_int",
+    "parse_seconds",
+    "share_of",
+]
 
 MOST = 10**15
+PERIODS = ("5h", "day", "week", "month")
+"""After these a stored budget can start again, by UTC. Five hours and a week are windows of subscriptions."""
 EXACT = Context(prec=80, Emin=-(10**6), Emax=10**6, traps=[InvalidOperation, DivisionByZero, Overflow])
 """Reckons with money. A program's own decimal context may round to four digits, or raise where a digit is lost."""
 _TIME = re.compile(r"(?:(\d+(?:\.\d+)?)h)?(?:(\d+(?:\.\d+)?)m)?(?:(\d+(?:\.\d+)?)s?)?")

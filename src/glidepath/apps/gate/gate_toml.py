@@ -14,6 +14,14 @@ max_calls = 200
 key = "file:/etc/glidepath/ann.key"
 max_cost = "20"
 per = "day"
+
+[windows.max]           # of a subscription
+per = "5h"
+max_tokens = "2m"
+
+[users.bob]
+window = "max"
+share = 0.25
 """
 
 from __future__ import annotations
@@ -22,6 +30,7 @@ import os
 import stat
 import tomllib
 from collections.abc import Callable, Mapping
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -32,17 +41,18 @@ from glidepath.apps.gate.lines import BudgetTerms
 from glidepath.apps.gate.upstreams import KeyReference, Upstream
 from glidepath.apps.server.locks import AccessKey
 from glidepath.apps.server.locks.keys import check_key_name, digest_of
-from glidepath.values import ConfigurationError, close_to, parse_int, parse_seconds
+from glidepath.values import PERIODS, ConfigurationError, close_to, parse_int, parse_seconds, share_of
 
 LARGEST = MIB  # bytes of a gate.toml
 _LIMITS = {"max_tokens": "max_tokens", "max_cost": "max_cost", "max_calls": "max_iterations", "timeout": "timeout"}
 _FAMILY = {"max_agents": "max_descendants", "max_depth": "max_depth"}
 _SPOKEN = {"max_budget_usd": "max_cost", "budget": "max_cost", "max_turns": "max_calls", "max_iterations": "max_calls"}
 """What a limit is called elsewhere."""
-_SECTIONS = ("gate", "upstreams", "limits", "keys", "tenants", "users", "prices")
+_SECTIONS = ("gate", "upstreams", "limits", "windows", "keys", "tenants", "users", "prices")
 _GATE = ("max_body", "body_timeout", "drain", "observe", "models", "allowed_hosts")
 _UPSTREAM = tuple(name for name in Upstream.__struct_fields__ if name != "name")
-_BUDGET = ("max_tokens", "max_cost", "per")
+_WINDOW = ("max_tokens", "per")
+_BUDGET = ("max_tokens", "max_cost", "per", "window", "share")
 _KEY = ("key", "digest", "tenant", "models", *_BUDGET)
 _DIGEST = 64  # hexadecimal characters
 
@@ -86,13 +96,14 @@ def read_config(found: Mapping[str, Any], environ: Mapping[str, str], folder: Pa
         raise ConfigurationError(
             'there is no upstream: add [upstreams.NAME] with dialect, url, mode and, for swap, key = "env:..."'
         )
-    keys = tuple([_read_key(name, said, environ, folder) for name, said in _tables(found, "keys")])
+    windows = {name: _read_window(name, said) for name, said in _tables(found, "windows")}
+    keys = tuple([_read_key(name, said, environ, folder, windows) for name, said in _tables(found, "keys")])
     return GateConfig(
         upstreams=upstreams,
         limits=_read_limits("limits.", _section(found, "limits"), {**_LIMITS, **_FAMILY}),
         keys=keys,
-        tenants={name: _read_terms("tenants", name, said) for name, said in _tables(found, "tenants")},
-        users={name: _read_terms("users", name, said) for name, said in _tables(found, "users")},
+        tenants={name: _read_terms("tenants", name, said, windows) for name, said in _tables(found, "tenants")},
+        users={name: _read_terms("users", name, said, windows) for name, said in _tables(found, "users")},
         models=_read_words("gate.models", gate.get("models", [])),
         prices=_read_prices(_section(found, "prices")),
         allowed_hosts=_read_words("gate.allowed_hosts", gate.get("allowed_hosts", [])),
@@ -150,7 +161,13 @@ def _place_key(reference: str, folder: Path) -> str:
     return f"file:{folder / Path(reference.removeprefix('file:')).expanduser()}"
 
 
-def _read_key(name: str, said: Mapping[str, Any], environ: Mapping[str, str], folder: Path) -> AccessKey:
+def _read_key(
+    name: str,
+    said: Mapping[str, Any],
+    environ: Mapping[str, str],
+    folder: Path,
+    windows: Mapping[str, BudgetTerms],
+) -> AccessKey:
     place = f"keys.{name}."
     check_key_name("key", name)
     _check_names(place, said, _KEY)
@@ -170,7 +187,7 @@ def _read_key(name: str, said: Mapping[str, Any], environ: Mapping[str, str], fo
         digest = digest_of(secret)
     if len(str(digest)) != _DIGEST or not all(one in "0123456789abcdef" for one in str(digest)):
         raise ConfigurationError(f"{place}digest must be a SHA-256 in 64 hexadecimal digits")
-    terms = _read_terms("keys", name, {field: value for field, value in said.items() if field in _BUDGET})
+    terms = _read_terms("keys", name, {field: value for field, value in said.items() if field in _BUDGET}, windows)
     cost = terms.limits.max_cost
     tenant = said.get("tenant")
     return AccessKey(
@@ -185,17 +202,61 @@ def _read_key(name: str, said: Mapping[str, Any], environ: Mapping[str, str], fo
     )
 
 
-def _read_terms(section: str, name: str, said: Mapping[str, Any]) -> BudgetTerms:
+def _read_window(name: str, said: Mapping[str, Any]) -> BudgetTerms:
+    """A window of a subscription: tokens for each period."""
+    place = f"windows.{name}."
+    check_key_name("window", name)
+    _check_names(place, said, _WINDOW)
+    missing = next((field for field in _WINDOW if field not in said), None)
+    if missing is not None:
+        raise ConfigurationError(f"{place}{missing} is missing")
+    limits = _read_limits(place, {"max_tokens": said["max_tokens"]}, _LIMITS)
+    return BudgetTerms(f"window:{name}", limits, _read_period(place, said["per"]))
+
+
+def _read_period(place: str, per: object) -> str | None:
+    if per is not None and per not in PERIODS:
+        raise ConfigurationError(f"{place}per must be one of {', '.join(PERIODS)}, not {per!r:.60}")
+    return per
+
+
+def _read_terms(section: str, name: str, said: Mapping[str, Any], windows: Mapping[str, BudgetTerms]) -> BudgetTerms:
     place = f"{section}.{name}."
     check_key_name(section.removesuffix("s"), name)
     _check_names(place, said, _BUDGET)
-    per = said.get("per")
-    if per not in (None, "day", "month"):
-        raise ConfigurationError(f"{place}per must be 'day' or 'month', not {per!r:.60}")
+    said = _resolve_share(place, said, windows)
+    per = _read_period(place, said.get("per"))
     limits = _read_limits(place, {key: value for key, value in said.items() if key != "per"}, _LIMITS)
     if per is not None and limits.max_tokens is None and limits.max_cost is None:
         raise ConfigurationError(f"{place}per needs a budget: give max_cost or max_tokens as well")
     return BudgetTerms(f"{section.removesuffix('s')}:{name}", limits, per)
+
+
+def _resolve_share(place: str, said: Mapping[str, Any], windows: Mapping[str, BudgetTerms]) -> Mapping[str, Any]:
+    """The same budget in tokens: a share of a window is a part of its tokens, in its periods."""
+    if "window" not in said and "share" not in said:
+        return said
+    for field in ("window", "share"):
+        if field not in said:
+            raise ConfigurationError(f"{place}{field} is missing: a share of a window needs both window and share")
+    for field in ("max_tokens", "per"):
+        if field in said:
+            raise ConfigurationError(f"{place}{field} comes from the window: leave out {field}, or window and share")
+    name, share = _read_value(f"{place}window", said["window"], str), said["share"]
+    window = windows.get(name)
+    if window is None:
+        meant = close_to(name, tuple(windows))
+        known = f"there are {', '.join(windows)}" if windows else f"add [windows.{name}] with per and max_tokens"
+        raise ConfigurationError(
+            f"{place}window: there is no window {name!r:.60}; {f'did you mean {meant!r}?' if meant else known}"
+        )
+    if isinstance(share, bool) or not isinstance(share, (int, float)) or not 0 < share <= 1:
+        raise ConfigurationError(f"{place}share must be a part of the window, above 0 and at most 1, not {share!r:.60}")
+    tokens = share_of(window.limits.max_tokens or 0, Decimal(repr(share)))
+    if tokens < 1:
+        raise ConfigurationError(f"{place}share: {share} of {window.limits.max_tokens} tokens is less than one token")
+    rest = {field: value for field, value in said.items() if field not in ("window", "share")}
+    return {**rest, "max_tokens": tokens, "per": window.per}
 
 
 def _read_limits(place: str, said: Mapping[str, Any], names: Mapping[str, str]) -> Limits:

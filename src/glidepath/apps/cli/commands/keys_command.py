@@ -9,7 +9,7 @@ import argparse
 from typing import TYPE_CHECKING, Any
 
 from glidepath.apps.cli.arguments import parse_whole_number
-from glidepath.values import pluralize
+from glidepath.values import PERIODS, pluralize
 
 if TYPE_CHECKING:
     from glidepath.apps.cli.cli_context import CliContext
@@ -39,7 +39,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     added.add_argument("--tenant", metavar="NAME", help="it reaches only the runs of this tenant's keys")
     added.add_argument("--max-cost", metavar="USD", help="what it may spend, in a wallet that all processes share")
     added.add_argument("--max-tokens", type=parse_whole_number, metavar="N", help="the same in tokens")
-    added.add_argument("--per", choices=("day", "month"), help="the budget is given again every day or month (UTC)")
+    added.add_argument("--per", choices=PERIODS, help="after which the budget is given again (UTC)")
     added.add_argument("--rate", metavar="N/PERIOD", help="runs it may start, such as 60/minute, 5/second, 100/day")
     added.add_argument("--agent", action="append", default=[], metavar="NAME", help="only this agent; may be repeated")
     added.add_argument(

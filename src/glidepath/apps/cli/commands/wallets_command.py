@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from glidepath.apps.cli.arguments import add_config_flags, add_setting_flags, parse_whole_number
 from glidepath.apps.cli.settings import SETTINGS
 from glidepath.spi import is_implementing
-from glidepath.values import pluralize
+from glidepath.values import PERIODS, pluralize
 
 if TYPE_CHECKING:
     from decimal import Decimal
@@ -43,7 +43,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     changed.add_argument("--max-cost", metavar="USD", help="dollars per period, or in total")
     changed.add_argument("--max-tokens", type=parse_whole_number, metavar="N", help="tokens per period, or in total")
-    changed.add_argument("--per", choices=("day", "month"), help="for a new wallet: apply its limits per day or month")
+    changed.add_argument("--per", choices=PERIODS, help="for a new wallet: after which its limits start again")
     changed.add_argument("--parent", metavar="NAME", help="for a new wallet: the parent wallet that it also draws from")
     changed.add_argument("--as-declared", action="store_true", help="use the limits that programs set again")
     _add_wallet_name(actions.add_parser("close", help="refuse every further call; runs in flight land"))

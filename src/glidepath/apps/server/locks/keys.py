@@ -16,7 +16,7 @@ from typing import Protocol
 
 from glidepath._wire import Value
 from glidepath.apps.server.locks.roles import ROLES
-from glidepath.values import ConfigurationError
+from glidepath.values import PERIODS, ConfigurationError
 
 __all__ = ["MARK", "AccessKey", "KeyRing", "MemoryKeys", "digest_of", "make_key"]
 
@@ -28,7 +28,7 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,39}\Z")
 
 
 class AccessKey(Value, frozen=True, kw_only=True, omit_defaults=True):
-    """A key as it is kept. `max_cost` and `max_tokens` are the limits of its wallet, again every `per` day or month.
+    """A key as it is kept. `max_cost` and `max_tokens` are the limits of its wallet, again in every period `per`.
 
     At most `starts` runs begin in `every` seconds. No agents or models means all of them; a model may end with `*`.
     Times are seconds since the epoch.
@@ -120,8 +120,8 @@ def make_key(name: str, role: str, **fields: object) -> tuple[str, AccessKey]:
     Limits(max_cost=key.max_cost, max_tokens=key.max_tokens)  # refuses what a wallet could not keep
     if key.per is not None and key.wallet is None:
         raise ConfigurationError("a period needs a budget: give max_cost or max_tokens as well")
-    if key.per not in (None, "day", "month"):
-        raise ConfigurationError(f"per must be 'day' or 'month', not {key.per!r:.60}")
+    if key.per is not None and key.per not in PERIODS:
+        raise ConfigurationError(f"per must be one of {', '.join(PERIODS)}, not {key.per!r:.60}")
     if key.starts is not None and (key.starts < 1 or key.every <= 0):
         raise ConfigurationError("a rate is at least one start in a positive number of seconds")
     if key.wallet is not None and role not in ("run", "control"):
