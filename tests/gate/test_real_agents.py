@@ -6,6 +6,7 @@ newest releases: what those send that the table does not know is reported, and f
 
 import asyncio
 import functools
+from pathlib import Path
 
 import pytest
 from tests.gate.zoo import ZOO, need_agent
@@ -37,7 +38,9 @@ def fly(name, cell, logs):
 def test_an_agent_of_the_slice_lands_with_an_answer_and_nothing_over(name, cell, tmp_path):
     found = fly(name, cell, tmp_path)
     assert found.tokens >= found.limit / 2  # it was let work until little was left
-    assert found.told == found.tokens
+    report = ZOO.fly.read_report(Path(found.logs) / "report.json")
+    # Codex leaves a reply in the middle when a sub-agent reports: what that cost is an estimate, and never too low.
+    assert found.told == found.tokens or (report["estimated"] and found.told > found.tokens)
 
 
 @pytest.mark.slow

@@ -187,3 +187,16 @@ def test_a_body_that_is_not_an_object_is_refused(dialect, body):
             return (await post(up.url, build(dialect)[0], json.loads(body))).status_code
 
     assert run(main()) == 400
+
+
+def test_reasoning_before_the_message_of_another_agent_is_legal():
+    """Codex leaves a reply after its reasoning when a sub-agent reports, and sends what it has."""
+    report = {"type": "agent_message", "author": "/root/work_1", "recipient": "/root"}
+    report["content"] = [{"type": "input_text", "text": "done"}]
+    body = {"model": "m", "input": [USER, {"type": "reasoning", "summary": []}, report]}
+
+    async def main():
+        async with ScriptedUpstream("answer") as up:
+            return await post(up.url, "/v1/responses", body)
+
+    assert run(main()).status_code == 200

@@ -240,9 +240,12 @@ def _read_message(asked: AskedCall, item: dict[str, Any], place: int) -> None:
 
 
 def _check_follower(item: dict[str, Any], items: list[Any], place: int) -> None:
+    """Reasoning is followed by what it led to. Codex leaves a reply there when another agent has sent it a message."""
     following = items[place + 1] if place + 1 < len(items) else {}
     kind = following.get("type") or "message"
-    is_own = kind in (*CALLS, "reasoning") or (kind == "message" and following.get("role") == "assistant")
+    is_own = kind in (*CALLS, "reasoning", "agent_message") or (
+        kind == "message" and following.get("role") == "assistant"
+    )
     if not is_own:
         raise IllegalRequestError(
             f"Item '{item.get('id')}' of type 'reasoning' was provided without its required following item.",
