@@ -152,7 +152,16 @@ export interface Message {
   name?: string | null;
   is_error?: boolean | null;
   origin?: string | null;
+  /** What a result read or ran of a skill. */
+  skill?: UsedSkill | null;
   mark: Mark | null;
+}
+
+export interface UsedSkill {
+  name: string;
+  digest: string;
+  file: string;
+  trusted: boolean;
 }
 
 export interface RunEvent {

@@ -7,9 +7,11 @@ from tests.skills.conftest import write_agent, write_skill
 
 from glidepath import ConfigurationError
 from glidepath.apps.cli import CliContext
+from glidepath.apps.cli.attachments import attach_files
 from glidepath.apps.cli.deck_server import load_agents
 from glidepath.apps.cli.instructions import load_custom_commands
 from glidepath.testing import ScriptedModel, call, say
+from glidepath.workspace import Workspace
 
 from .shell_user import glidepath
 
@@ -212,3 +214,15 @@ def test_a_command_of_ours_wins_over_one_of_another_agent(project):
     (place / "rev.md").write_text("Ours.")
     trust(project)
     assert load_custom_commands(world_of(project))["rev"].fill_in("that") == "Ours.\n\nthat"
+
+
+def test_a_command_sends_the_files_that_it_names_and_runs_nothing(project):
+    (project / ".claude/commands/rev.md").write_text("!touch owned\nCompare @a.txt with @$ARGUMENTS.")
+    (project / "a.txt").write_text("one\n")
+    (project / "b.txt").write_text("two\n")
+    trust(project)
+    text = load_custom_commands(world_of(project))["rev"].fill_in("b.txt")
+    message, said = attach_files(text, Workspace(project))
+    assert message.text.startswith("!touch owned\nCompare @a.txt with @b.txt.")
+    assert said == ["@a.txt: 1 line", "@b.txt: 1 line"]
+    assert not (project / "owned").exists()

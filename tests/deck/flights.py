@@ -4,11 +4,12 @@ import asyncio
 import contextlib
 import socket
 import sys
+import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
 
-from glidepath import Agent, Limits, tool
+from glidepath import Agent, Limits, Skill, tool
 from glidepath.apps.server import listen
 from glidepath.errors import TransientError
 from glidepath.serve import app
@@ -154,6 +155,12 @@ def spoofing(request):
     return call("place_order", vendor=spoof.value, amount=1)
 
 
+def studying(request):
+    """Read a skill that nobody trusts, then one that a person trusts."""
+    turn = turn_of(request)
+    return call("read_skill", name=("quotes", "terms")[turn]) if turn < 2 else say("Read both.")
+
+
 SCRIPTS: dict[str, Callable] = {
     "spoof": spoofing,
     "work": working,
@@ -162,6 +169,7 @@ SCRIPTS: dict[str, Callable] = {
     "lead": leading,
     "shaky": shaky,
     "hostile": lambda _: say(HOSTILE),
+    "study": studying,
     "transfer": transferring,
     "dig": lambda _: call("dig", depth=3),
     "slow": lambda _: say(SLOW),
@@ -193,10 +201,24 @@ def pilot(name: str = "pilot", delay: float = 0.02, **limits) -> Agent:
     return Agent(model=model, tools=tools, limits=Limits(**bounds), agent_name=name)
 
 
+def scholar() -> Agent:
+    """An agent with a skill that nobody trusts, and one that a person trusts."""
+    model = ScriptedModel(name="scripted", price=("3", "15"), record=False).forever(script)
+    with tempfile.TemporaryDirectory() as folder:
+        skills = []
+        for name in ("quotes", "terms"):
+            place = Path(folder, name)
+            place.mkdir()
+            head = f"---\nname: {name}\ndescription: How to compare {name}.\n---\n"
+            (place / "SKILL.md").write_text(f"{head}Compare the {name}, and <b>nothing</b> else.\n")
+            skills.append(Skill.read(place, trusted=name == "terms"))
+    return Agent(model=model, tools=[search], skills=skills, limits=Limits(max_iterations=9), agent_name="scholar")
+
+
 def main() -> None:
     port, folder = int(sys.argv[1]), sys.argv[2]
     store = None if folder == "-" else PostgresStore(folder) if "://" in folder else SqliteStore(Path(folder))
-    agents = [pilot(), pilot("sprinter", delay=0.0)]
+    agents = [pilot(), pilot("sprinter", delay=0.0), scholar()]
     application = app(agents=agents, store=store, token={CONTROL: "control:ada", VIEW: "view"})
     bound = socket.create_server(("127.0.0.1", port))
     print(f"http://127.0.0.1:{bound.getsockname()[1]}/#token={CONTROL}", flush=True)

@@ -70,6 +70,27 @@ def test_model_text_is_never_html_and_links_do_nothing_by_themselves(deck, serve
     assert axe(tab) == []
 
 
+def test_a_skill_that_was_read_shows_its_digest_its_turn_and_whether_it_is_trusted(deck, server, axe, paper, tmp_path):
+    run_id = server.fly("study: two skills", agent="scholar")
+    server.state(run_id, "ended")
+    journaled = server.ask(f"/api/runs/{run_id}/messages")["messages"]
+    digests = {one["skill"]["name"]: one["skill"]["digest"] for one in journaled if one.get("skill")}
+    assert set(digests) == {"quotes", "terms"}
+    tab = deck()
+    tab.open(run_id)
+    exported = paper(server.export(run_id, tmp_path / "run.html"))
+    for page in (tab.page, exported):
+        for name, turn, trust in (("quotes", 1, "untrusted"), ("terms", 2, "trusted")):
+            row = page.locator(f"[data-tool=read_skill] [data-skill={name}]")
+            assert " ".join(row.inner_text().split()) == (
+                f"Read SKILL.md of the skill {name} at turn {turn} {trust} {digests[name]}"
+            )
+    assert axe(tab) == []
+    tab.open(run_id, "events")
+    line = f"SKILL.md of the skill quotes, untrusted, {digests['quotes']}."
+    tab.page.wait_for_selector(f".event-row:has-text({line!r})")
+
+
 def test_gauges_show_used_reserved_landing_reserve_and_limit(deck, server):
     run_id = server.fly("work: for the gauges")
     server.turn(run_id, 3)

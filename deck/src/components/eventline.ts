@@ -37,6 +37,16 @@ function said(message: Json | undefined): string {
   return text(content);
 }
 
+/** Which text of a skill a call read or whose script it ran: with its digest, and whether a person trusted it. */
+function skillOf(event: RunEvent): string {
+  const tool = event["tool_name"];
+  const about = inner(event["result"], "details");
+  const skill = inner(about, "skill");
+  if ((tool !== "read_skill" && tool !== "run_skill_script") || typeof skill !== "string") return "";
+  const trust = inner(about, "trusted") === true ? "trusted" : "untrusted";
+  return `${text(inner(about, "file"))} of the skill ${skill}, ${trust}, ${text(inner(about, "digest"))}. `;
+}
+
 const dollars = (pico: Json | undefined): string => (typeof pico === "number" ? money(pico / 1e12) : "");
 
 const LINES: Record<string, (event: RunEvent) => string> = {
@@ -52,7 +62,7 @@ const LINES: Record<string, (event: RunEvent) => string> = {
   RetryScheduled: (event) => `attempt ${text(event["attempt"])} in ${duration(Number(event["delay"]))}: ${text(event["error"])}`,
   ModelSwitched: (event) => `${text(event["previous"])} to ${text(event["model"])}: ${text(event["reason"])}`,
   ToolStarted: (event) => `${text(event["tool_name"])} ${text(event["arguments"])}`,
-  ToolEnded: (event) => `${text(event["tool_name"])} in ${duration(Number(event["seconds"]))}: ${said(event["result"])}`,
+  ToolEnded: (event) => `${text(event["tool_name"])} in ${duration(Number(event["seconds"]))}: ${skillOf(event)}${said(event["result"])}`,
   ToolProgress: (event) => `${text(event["tool_name"])}: ${text(event["progress"])}`,
   ApprovalRequested: (event) => `${text(event["tool_name"])} ${text(event["arguments"])} ${text(event["reason"])}`,
   CallRuled: (event) => `${text(event["tool_name"])}: ${word(text(event["verdict"]))}. ${text(event["rule"])}`,

@@ -4,7 +4,7 @@ import type { VNode } from "preact";
 import { line, word } from "../format";
 import { Markdown } from "../markdown";
 import type { Attempt } from "../store/run";
-import type { Message, ToolCall } from "../types";
+import type { Message, ToolCall, UsedSkill } from "../types";
 import { Arguments, Icon, LongText, Tag } from "./bits";
 
 const MARKS: Record<string, { text: string; tone: string; title: string }> = {
@@ -68,6 +68,7 @@ function ToolCard({ message, call, repeats }: Props): VNode {
         {message.origin && <Tag tone="warn" title="Written by a third party, not trusted">{message.origin}</Tag>}
         {repeats && <Tag tone="warn" title="The guard saw this call repeat">repeats</Tag>}
       </header>
+      {message.skill && <SkillRow skill={message.skill} turn={message.turn} ran={name === "run_skill_script"} />}
       {call && (
         <details class="fold"><summary>Arguments <span class="muted mono">{line(JSON.stringify(call.arguments ?? {}), 100)}</span></summary><Arguments value={call.arguments} /></details>
       )}
@@ -76,6 +77,17 @@ function ToolCard({ message, call, repeats }: Props): VNode {
         <LongText text={message.text} render={(text) => <pre class="code wrap" tabIndex={0}>{text || "(empty)"}</pre>} />
       </details>
     </article>
+  );
+}
+
+/** Which text of a skill the model read, or whose script it ran, and at which turn. */
+function SkillRow({ skill, turn, ran }: { skill: UsedSkill; turn: number; ran: boolean }): VNode {
+  return (
+    <p class="skill-row" data-skill={skill.name}>
+      {ran ? "Ran" : "Read"} <code>{skill.file}</code> of the skill <code>{skill.name}</code> at turn {turn}
+      <Tag tone={skill.trusted ? "good" : "warn"} title={skill.trusted ? "A person trusted the folder of this skill" : "Nobody trusted the folder of this skill: its text does not count as yours"}>{skill.trusted ? "trusted" : "untrusted"}</Tag>
+      <code class="skill-digest">{skill.digest}</code>
+    </p>
   );
 }
 

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
         refuse_link as refuse_link,
     )
     from glidepath.agent.skills.skill_guard import SkillGuard as SkillGuard
+    from glidepath.agent.skills.skill_results import find_used_skill as find_used_skill
     from glidepath.agent.skills.skill_tools import make_skill_tools as make_skill_tools
 
 if not TYPE_CHECKING:
@@ -40,6 +41,7 @@ if not TYPE_CHECKING:
         file_agents=("make_agent_tools", "normalize_files", "shape_fields"),
         project_text=("AGENTS_MD", "MOST_AGENTS_MD", "decode_agents_md", "introduce_agents_md", "read_agents_md"),
         skill_guard=("SkillGuard",),
+        skill_results=("find_used_skill",),
         skill_tools=("make_skill_tools",),
         skill=("SKILL_FILE", "find_skill_folders", "refuse_clashes", "refuse_link"),
     )

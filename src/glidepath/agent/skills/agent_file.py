@@ -85,13 +85,19 @@ class AgentFile(Value, frozen=True, kw_only=True):
         description = fields.text("description", required=True)
         given = {"tools": fields.names("tools"), "disallowedTools": fields.names("disallowedTools")}
         model, skills = fields.text("model"), fields.names("skills")
+        notes: tuple[str, ...] = ()
+        if model.startswith("python:") or "@" in model or "://" in model:
+            why = "a file runs no code and gives no address, so the model is that of the run it works in"
+            model, notes = "", (f"model: {model!r:.80} has no effect here: {why}",)
         if not found.body.strip():
             raise FileFormatError(
                 path, found.body_line, "there is no text below the front matter; write what it is told"
             )
         rest: dict[str, Any] = {"description": description, "prompt": found.body, "max_turns": turns}
         digest = f"sha256:{sha256(data).hexdigest()}"
-        return cls._make(fields, given, model, name=name, skills=skills or (), path=path, digest=digest, **rest)
+        return cls._make(
+            fields, given, model, name=name, skills=skills or (), path=path, digest=digest, notes=notes, **rest
+        )
 
     @classmethod
     def from_table(cls, name: str, table: object, where: str) -> AgentFile:
@@ -115,7 +121,14 @@ class AgentFile(Value, frozen=True, kw_only=True):
 
     @classmethod
     def _make(
-        cls, fields: Fields, given: Mapping[str, tuple[str, ...] | None], model: str, *, name: str, **rest: Any
+        cls,
+        fields: Fields,
+        given: Mapping[str, tuple[str, ...] | None],
+        model: str,
+        *,
+        name: str,
+        notes: tuple[str, ...] = (),
+        **rest: Any,
     ) -> AgentFile:
         if len(name) > _MOST_NAME or _NAME.fullmatch(name) is None:
             raise fields.fault(
@@ -124,7 +137,7 @@ class AgentFile(Value, frozen=True, kw_only=True):
         (wanted, first), (unwanted, second) = (
             (names, translate_tools(names or (), field)) for field, names in given.items()
         )
-        said = [*first.remarks, *second.remarks, *fields.list_others(_ELSEWHERE)]
+        said = [*notes, *first.remarks, *second.remarks, *fields.list_others(_ELSEWHERE)]
         if model.lower() not in _ALIASES and ":" not in model:
             said.append(f"model: {model!r:.80} names no provider, so the model is that of the run it works in")
         elif model.lower() not in ("", "inherit") and ":" not in model:

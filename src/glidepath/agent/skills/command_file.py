@@ -4,14 +4,21 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
 from glidepath._wire import Value
-from glidepath.agent.skills.front_matter import Fields, FileFormatError, decode_text, read_front_matter
+from glidepath.agent.skills.front_matter import (
+    VARIABLE,
+    Fields,
+    FileFormatError,
+    decode_text,
+    name_inline_command,
+    read_front_matter,
+)
 from glidepath.tools import read_regular_file
 
 _MOST_TEXT = 64_000
-_RUNS_COMMANDS = re.compile(r"(^|\s)!`[^`\n]+`")
 _POSITION = re.compile(r"\$(ARGUMENTS\[|\d)")
 _ELSEWHERE = {
     "allowed-tools": "nothing is approved in advance",
@@ -51,16 +58,14 @@ class CommandFile(Value, frozen=True, kw_only=True):
         description = fields.text("description")
         if not name or set(name) & set(" :\t"):
             raise FileFormatError(path, None, f"{name!r} cannot be typed as the name of a command; rename the file")
-        for number, row in enumerate(found.body.split("\n"), found.body_line):
-            if _RUNS_COMMANDS.search(row):
-                raise FileFormatError(
-                    path, number, "!`...` would run a command before you see it; ask the agent to run it"
-                )
-            if (place := _POSITION.search(row)) is not None:
-                raise FileFormatError(path, number, f"{place[0]!r} counts arguments; only $ARGUMENTS is known here")
+        said = [
+            remark for row in enumerate(found.body.split("\n"), found.body_line) for remark in _check_row(path, *row)
+        ]
         if len(found.body) > _MOST_TEXT:
             raise FileFormatError(path, None, f"it has {len(found.body):,} characters, at most {_MOST_TEXT:,} are sent")
-        return cls(name=name, text=found.body, description=description, remarks=fields.list_others(_ELSEWHERE))
+        return cls(
+            name=name, text=found.body, description=description, remarks=(*fields.list_others(_ELSEWHERE), *said)
+        )
 
     @property
     def about(self) -> str:
@@ -73,3 +78,13 @@ class CommandFile(Value, frozen=True, kw_only=True):
         if "$ARGUMENTS" in self.text:
             return self.text.replace("$ARGUMENTS", said)
         return f"{self.text.rstrip()}\n\n{said}" if said else self.text
+
+
+def _check_row(path: str, number: int, row: str) -> Iterator[str]:
+    """What in a line of a command has no effect here; raises for what would make it another command."""
+    if (form := name_inline_command(row)) is not None:
+        raise FileFormatError(path, number, f"{form} would run a command before you see it; ask the agent to run it")
+    if (place := _POSITION.search(row)) is not None:
+        raise FileFormatError(path, number, f"{place[0]!r} counts arguments; only $ARGUMENTS is known here")
+    for variable in VARIABLE.findall(row):
+        yield f"line {number}: {variable} is not filled in, the model reads it as it is"

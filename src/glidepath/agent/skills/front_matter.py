@@ -6,6 +6,7 @@ and a file of a few lines cannot unfold into gigabytes.
 
 from __future__ import annotations
 
+import re
 import unicodedata
 from collections.abc import Mapping
 from typing import Any, NamedTuple
@@ -14,6 +15,8 @@ from glidepath.tools import find_closest
 from glidepath.values import ConfigurationError, install_line
 
 MOST_BYTES = 32_000
+VARIABLE = re.compile(r"\$\{CLAUDE_[A-Z_]+\}")
+_RUNS_COMMAND = re.compile(r"(?:^|\s)(?P<one>!`)[^`\n]+`|^\s*(?P<block>```+!)")
 _MOST_DEEP, _MOST_PARTS = 8, 2_000
 _JOINERS = "\u200c\u200d"  # in words of some scripts, and in emoji
 _FIXES = (
@@ -276,3 +279,11 @@ def split_names(text: str, separators: str) -> list[str]:
         else:
             parts[-1] += sign
     return [part.strip() for part in parts]
+
+
+def name_inline_command(row: str) -> str | None:
+    """The form of a command that other agents would run when they read this line; None without one."""
+    found = _RUNS_COMMAND.search(row)
+    if found is None:
+        return None
+    return "!`...`" if found["one"] else found["block"]

@@ -10,7 +10,15 @@ from pathlib import Path
 from typing import Any
 
 from glidepath._wire import Value, replace
-from glidepath.agent.skills.front_matter import Fields, FileFormatError, decode_text, find_invisible, read_front_matter
+from glidepath.agent.skills.front_matter import (
+    VARIABLE,
+    Fields,
+    FileFormatError,
+    decode_text,
+    find_invisible,
+    name_inline_command,
+    read_front_matter,
+)
 from glidepath.agent.skills.tool_names import translate_tools
 from glidepath.tools import Sandbox, list_files_below, read_regular_file, text_tokens
 from glidepath.values import ConfigurationError
@@ -21,8 +29,7 @@ LINE_TOKENS = 100
 _MOST_NAME, _MOST_COMPATIBILITY, _MOST_DESCRIPTION = 64, 500, 1024
 _MOST_TEXT, _MOST_FILE, _MOST_IN_ALL, _MOST_FILES = 200_000, 5_000_000, 20_000_000, 1_000
 _NAME = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
-_INLINE_COMMAND = re.compile(r"(^|\s)!`[^`\n]+`")
-_VARIABLE = re.compile(r"\$ARGUMENTS\b|\$\{CLAUDE_[A-Z_]+\}")
+_ARGUMENTS = re.compile(r"\$ARGUMENTS\b")
 _PROGRAMS = {".py": "python3", ".sh": "sh", ".bash": "bash", ".js": "node", ".mjs": "node"}
 _ELSEWHERE = {
     "user-invocable": "nobody starts a skill but the model",
@@ -336,9 +343,9 @@ def _remark_on_text(text: str, first_line: int) -> list[str]:
     """What other agents do with the text of a skill and we do not; and what a person cannot see in it."""
     found = []
     for number, row in enumerate(text.split("\n"), first_line):
-        if _INLINE_COMMAND.search(row):
-            found.append(f"line {number}: !`...` is not run, the model reads it as it is")
-        if (variable := _VARIABLE.search(row)) is not None:
+        if (form := name_inline_command(row)) is not None:
+            found.append(f"line {number}: {form} is not run, the model reads it as it is")
+        if (variable := _ARGUMENTS.search(row) or VARIABLE.search(row)) is not None:
             found.append(f"line {number}: {variable[0]} is not filled in, the model reads it as it is")
         if (sign := find_invisible(row)) is not None and sign != "\ufeff":
             found.append(f"line {number}: it has the invisible character U+{ord(sign):04X}")

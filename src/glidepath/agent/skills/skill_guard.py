@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from glidepath.agent.skills.skill import Skill
-from glidepath.agent.skills.skill_tools import READ, TOOL_NAMES, introduce_untrusted
+from glidepath.agent.skills.skill_results import READ, TOOL_NAMES
+from glidepath.agent.skills.skill_tools import introduce_untrusted
 from glidepath.spi import Ask, Plugin, PollContext, ToolCallContext
 from glidepath.values import Message, ToolResultMessage, UserMessage
 

@@ -10,12 +10,11 @@ from glidepath._wire import Meta
 from glidepath.agent.nested_runs import call_of
 from glidepath.agent.skills.front_matter import decode_text
 from glidepath.agent.skills.skill import SKILL_FILE, Skill
+from glidepath.agent.skills.skill_results import READ, RUN
 from glidepath.run import note_origins
 from glidepath.tools import QuoteFrame, Tool, ToolContext, ToolResult, find_closest, tool
 from glidepath.values import ConfigurationError, TextBlock, ToolError, UserMessage, pluralize
 
-READ, RUN = "read_skill", "run_skill_script"
-TOOL_NAMES = (READ, RUN)
 _MOST_TEXT = 40_000
 _MOST_LISTED = 50
 _READING = (

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 from glidepath.apps.cli.cli_context import CliContext
 from glidepath.apps.cli.folder import CONFIGURATION, MOST_BYTES, Folder, read_folder
 from glidepath.apps.cli.setting_values import OFF, read_text, read_value
-from glidepath.apps.cli.settings import BY_KEY, BY_SEED, SECTIONS, SETTINGS, variable_name_of
+from glidepath.apps.cli.settings import BY_KEY, BY_SEED, SECTIONS, SETTINGS, makes_agent, variable_name_of
 from glidepath.apps.cli.usage_errors import explain_wrong_variable
 from glidepath.values import ConfigurationError, Setting, close_to
 
@@ -90,7 +90,7 @@ def gather(
     """
     file, folder = _find_file(options, world)
     if getattr(options, "agent", None):  # settings do not make it, so they need no trust
-        only = [key for key in only if not BY_KEY[key].python]
+        only = [key for key in only if not makes_agent(key)]
     known = {s.key: Known(s.default, "default") for s in SETTINGS if s.default is not None}
     own = None if getattr(options, "no_config", False) else user_file(world.environ)
     mine = {key: value for key, (value, _) in load(own).items()} if own is not None and own.is_file() else {}

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from glidepath._wire import replace
 from glidepath.apps.cli.agent_maker import config_fields, make_model, open_store, rephrase_error, set_up_telemetry
+from glidepath.apps.cli.instructions import load_agent_files, load_skills
 from glidepath.apps.cli.layers import Known, LoadedSettings
-from glidepath.apps.cli.settings import BY_KEY
+from glidepath.apps.cli.settings import makes_agent
 from glidepath.values import ConfigurationError
 
 if TYPE_CHECKING:
@@ -32,11 +33,16 @@ def use_agent(options: argparse.Namespace, settings: LoadedSettings, world: CliC
                 f"{settings.origin_of(key).removeprefix('flag ')}: {options.agent} has its own {key}; "
                 "leave out this flag, or --agent"
             )
+    if settings.origin_of("agent_file").startswith("flag"):
+        raise ConfigurationError(
+            f"--agent-file: {options.agent} is an agent already; leave out this flag, or --agent. As a part of it, "
+            "for some of the work: --agents FILES"
+        )
     found = find_agent(options.agent, world)
     if not hasattr(found, "config") or not hasattr(found, "stream"):
         raise ConfigurationError(f"--agent {options.agent}: expected an Agent, got {type(found).__name__}")
     for key, known in list(settings.known.items()):
-        if BY_KEY[key].python and key != "store" and not known.origin.startswith("flag"):
+        if makes_agent(key) and key != "store" and not known.origin.startswith("flag"):
             del settings.known[key]
     settings.known.setdefault("model", Known(found.config.model.name, f"agent {options.agent}"))
     settings.known.setdefault("tools", Known((), "default"))
@@ -61,6 +67,7 @@ def adapt_agent(
     if limits is not None:
         given = [key.partition(".")[2] for key in flags.known if key.startswith("limits.")]
         changes["limits"] = replace(agent.config.limits, **{name: getattr(limits, name) for name in given})
+    changes |= _add_from_files(agent, flags, world)
     name = model or flags.get("model")
     if name:
         changes["model"] = make_model(name, world)
@@ -77,3 +84,14 @@ def adapt_agent(
         return agent.replace(**changes) if changes else agent
     except ConfigurationError as error:
         raise ConfigurationError(rephrase_error(str(error))) from error
+
+
+def _add_from_files(agent: Agent, flags: LoadedSettings, world: CliContext) -> dict[str, Any]:
+    """The skills and agents that flags name, beside those that the agent has. It has none of the usual folders."""
+    changes: dict[str, Any] = {}
+    if "skills.folders" in flags.known:
+        changes["skills"] = (*agent.config.skills, *load_skills(flags, world))
+    if "agents" in flags.known or "agent_files" in flags.known:
+        flags.known.setdefault("agent_files", Known((), "default"))
+        changes["agents"] = (*agent.config.agents, *load_agent_files(flags, world))
+    return changes

@@ -201,6 +201,12 @@ BY_SEED: dict[str, Setting] = {
     setting.seed: setting for setting in SETTINGS if setting.seed and setting.seed != setting.key
 }
 """The older key of a setting, where it differs from ours. Under it, 0 means off."""
+_PARTS = ("mcp", "mcp_config", "skills.folders", "agents", "agent_files", "agent_file")
+
+
+def makes_agent(key: str) -> bool:
+    """True for a setting that says what an agent is: one that was written in Python has its own."""
+    return bool(BY_KEY[key].python) or key in _PARTS
 
 
 def variable_name_of(setting: Setting) -> str:

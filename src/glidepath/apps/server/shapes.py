@@ -112,7 +112,10 @@ class BudgetNode(Value, frozen=True, kw_only=True):
 
 
 class ShownMessage(Value, frozen=True, kw_only=True, omit_defaults=True):
-    """One message of a transcript. `mark`: cut, discarded, landing or notice."""
+    """One message of a transcript. `mark`: cut, discarded, landing or notice.
+
+    `skill` says what a result read or ran of a skill: its name, digest and file, and whether its text is trusted.
+    """
 
     index: int
     turn: int
@@ -125,6 +128,7 @@ class ShownMessage(Value, frozen=True, kw_only=True, omit_defaults=True):
     name: str | None = None
     is_error: bool | None = None
     origin: str | None = None
+    skill: Mapping[str, Any] | None = None
 
 
 class RunDetail(Value, frozen=True, kw_only=True):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from glidepath.agent import find_used_skill
 from glidepath.apps.server.shapes import ShownMessage
 from glidepath.values import AssistantMessage, ReasoningBlock, StopReason, ThinkingBlock, ToolResultMessage, UserMessage
 
@@ -36,6 +37,7 @@ def _describe_message(message: Any, index: int, turn: int) -> ShownMessage:
             tool_calls=calls or None,
         )
     if type(message) is ToolResultMessage:
+        skill = find_used_skill(message)
         return ShownMessage(
             index=index,
             turn=turn,
@@ -45,6 +47,7 @@ def _describe_message(message: Any, index: int, turn: int) -> ShownMessage:
             name=getattr(message, "name", None) or getattr(message, "tool_name", None),
             is_error=message.is_error,
             origin=getattr(message, "origin", None),
+            skill=None if skill is None else skill._asdict(),
         )
     if type(message) is UserMessage and message.internal:
         return ShownMessage(index=index, turn=turn, role="user", text=text, mark="notice", origin=message.reason)

@@ -48,6 +48,7 @@ from glidepath.values import (
     RunStarted,
     StreamStarted,
     ToolEnded,
+    ToolResultMessage,
     ToolStarted,
 )
 
@@ -413,7 +414,7 @@ class RunSpans:
         if error is not None:
             attributes = {**attributes, "error.type": error}
         if event.result.details is not None:
-            attributes = {**attributes, **_describe_skill(event.result.details)}
+            attributes = {**attributes, **_describe_skill(event.result)}
         ended = started.time + event.seconds
         if ended > event.time or ended == started.time:
             ended = event.time
@@ -507,9 +508,11 @@ class RunSpans:
     }
 
 
-def _describe_skill(details: Any) -> dict[str, str]:
+def _describe_skill(result: ToolResultMessage) -> dict[str, str]:
     """Which skill was read, or whose script was run, as attributes of its call; nothing for any other result."""
-    if not isinstance(details, Mapping) or not isinstance(details.get("skill"), str):
+    from glidepath.agent import find_used_skill  # only for a result that has details
+
+    used = find_used_skill(result)
+    if used is None:
         return {}
-    named = {"name": details["skill"], "digest": details.get("digest", ""), "file": details.get("file", "")}
-    return {f"glidepath.skill.{key}": clean(str(value)) for key, value in named.items()}
+    return {f"glidepath.skill.{key}": clean(getattr(used, key)) for key in ("name", "digest", "file")}
