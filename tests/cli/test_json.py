@@ -33,13 +33,11 @@ TABLES = [
     (("whatif", "runs.db", "--limits", "max_tokens=10"), "stopped_by"),
     (("approvals", "what-if", "rules.toml", "runs.db"), "verdict"),
     (("sessions", "verify"), "is_whole"),
-    # These take a file; a dash prints it.
     (("sim", "--list"), "family"),
     (("eval", "list"), "pass_rate"),
     (("eval", "show", "sums"), "pass_rate"),
     (("eval", "compare", "sums", "sums"), "sentence"),
 ]
-WITH_FILE = {"sim", "eval"}
 WHOLE = {("config", "show"), ("eval", "show", "sums"), ("eval", "compare", "sums", "sums")}  # one object, indented
 IN_STORE = {"runs", "sessions", "wallets", "keys", "eval"}
 
@@ -81,7 +79,7 @@ def printed(folder, words, *flags):
 def test_each_table_is_printed_for_programs(folder, monkeypatch, words, field):
     folder, home = folder
     monkeypatch.setenv("XDG_DATA_HOME", str(home / "data"))
-    told = printed(folder, words, "--json", *(["-"] if words[0] in WITH_FILE else []))
+    told = printed(folder, words, "--json")
     objects = [json.loads(text) for text in ([told] if words in WHOLE else told.splitlines())]
     assert objects, "nothing was printed, so nothing was tried"
     assert all(field in one for one in objects)

@@ -313,6 +313,11 @@ def test_a_flag_s_name_in_a_file_is_answered_with_the_key(tmp_path, key, meant):
     [
         (("run", "--max-turn", "3", "go"), "there is no flag --max-turn; did you mean --max-turns?"),
         (("run", "--max-turn=3", "go"), "there is no flag --max-turn; did you mean --max-turns?"),
+        (("run", "--max-steps", "3", "go"), "there is no flag --max-steps; did you mean --max-turns?"),
+        (("run", "--max-calls", "3", "go"), "there is no flag --max-calls; did you mean --max-turns?"),
+        (("gate", "run", "--max-turns", "3", "--", "true"), "there is no flag --max-turns; did you mean --max-calls?"),
+        (("gate", "run", "--max-cost", "3", "--", "true"), "did you mean --max-budget-usd?"),
+        (("wallets", "set", "x", "--budget", "3"), "did you mean --max-cost?"),
         (
             ("config", "check", "my.toml"),
             "unexpected argument 'my.toml' (to name a configuration file, use --config FILE)",

@@ -74,7 +74,9 @@ class Agent(RunStarter, Generic[OutputT, DepsT]):
                 raise ConfigurationError(f"the model is named twice: {config!r:.80} and model={fields['model']!r:.80}")
             config, fields = None, {"model": config, **fields}
         if config is not None and not isinstance(config, LoopConfig):
-            raise ConfigurationError(f"Agent takes a LoopConfig or keywords such as model=..., not {config!r:.100}")
+            raise ConfigurationError(
+                f"Agent takes a model's name, a LoopConfig, or keywords such as model=..., not {config!r:.100}"
+            )
         if config is not None and fields:
             raise ConfigurationError("pass a LoopConfig or keywords, not both")
         self.config = make_config(**fields) if config is None else config

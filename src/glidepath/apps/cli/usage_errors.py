@@ -46,6 +46,8 @@ _MEANT = {
 """Flags of other command lines, and what they are called here."""
 
 _MONEY = ("--max-budget-usd", "--max-cost", "--budget", "--max-budget")
+_TURNS = ("--max-calls", "--max-turns", "--max-iterations", "--max-steps", "--turns")
+"""A turn of a foreign agent is a call, and so is the limit of a gate."""
 _WITHOUT_A_FLAG = {
     "--to": "target",
     "--id": "session",
@@ -129,8 +131,8 @@ def explain_unexpected(word: str, actions: Iterable[argparse.Action]) -> str:
 def unknown_flag(flag: str, actions: Iterable[argparse.Action]) -> str:
     """What to say of an unknown flag: the one that was meant, or that none is needed."""
     flags = [one for action in actions for one in action.option_strings]
-    same = _MONEY if flag in _MONEY else ()
-    meant = next((one for one in (*same, _MEANT.get(flag)) if one and one.partition(" ")[0] in flags), None)
+    same = next((words for words in (_MONEY, _TURNS) if flag in words), ())
+    meant = next((one for one in (_MEANT.get(flag), *same) if one and one.partition(" ")[0] in flags), None)
     if meant is None:
         bare = _WITHOUT_A_FLAG.get(flag, flag.lstrip("-"))
         for action in actions:

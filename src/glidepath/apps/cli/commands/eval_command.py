@@ -77,7 +77,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     curve.add_argument("--rerun", action="store_true", help="run every case again at each limit, and compare")
     out = parser.add_argument_group("results")
     out.add_argument("--at-least", type=_parse_share, metavar="SHARE", help="exit with 1 below this pass rate, as 0.9")
-    out.add_argument("--json", type=to_write, metavar="FILE", help="write the report as JSON; - prints it")
+    out.add_argument(
+        "--json",
+        nargs="?",
+        const="-",
+        type=to_write,
+        metavar="FILE",
+        help="write the report as JSON; without FILE or with - print it",
+    )
     out.add_argument("--junit", type=to_write, metavar="FILE", help="write a JUnit file for a CI server")
     out.add_argument("--html", type=to_write, metavar="FILE", help="write a page with plots")
     out.add_argument("--store", metavar="URL", help="where runs and results are kept; none keeps nothing")
@@ -288,7 +295,7 @@ def _list(options: argparse.Namespace, world: CliContext) -> int:
 
     printed = options.json is not None and str(options.json) == "-"
     if options.json is not None and not printed:
-        raise ConfigurationError("list: --json - prints one JSON object per evaluation; it writes no file")
+        raise ConfigurationError("list: --json prints one JSON object per evaluation; it writes no file")
     settings = gather(options, world, only=("store",))
     entries = on_store(make_store(assume_store(settings, "eval"), world), list_evaluations)
     for entry in entries:

@@ -30,7 +30,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--only", action="append", default=[], metavar="NAME", help="a scenario or a family of them; repeatable"
     )
     parser.add_argument("--list", action="store_true", help="list the scenarios and what each of them does")
-    parser.add_argument("--json", type=to_write, metavar="FILE", help="write flights and findings as JSON; - prints it")
+    parser.add_argument(
+        "--json",
+        nargs="?",
+        const="-",
+        type=to_write,
+        metavar="FILE",
+        help="write flights and findings as JSON; without FILE or with - print it",
+    )
     parser.add_argument("--html", type=to_write, metavar="FILE", help="write the report as a web page")
     parser.add_argument(
         "--tune", metavar="STORE", help="run nothing: replay the runs of this store and propose guard thresholds"
@@ -66,7 +73,7 @@ def _list(options: argparse.Namespace, world: CliContext) -> int:
 
     printed = options.json is not None and str(options.json) == "-"
     if options.json is not None and not printed:
-        raise ConfigurationError("--list --json - prints one JSON object per scenario; --list writes no file")
+        raise ConfigurationError("--list --json prints one JSON object per scenario; --list writes no file")
     if printed:
         for kind in SPECIMENS:
             world.write_json({"name": kind.name, "family": kind.family, "about": (kind.__doc__ or "").splitlines()[0]})
