@@ -231,7 +231,10 @@ async def enter_async(stream):
 
 RUNNING = {
     "no limit": (lambda: Agent(model=ScriptedModel()).run_sync("x"), r"pass limits=Limits\(max_iterations=...\)"),
-    "a model without its keyword": (lambda: Agent("openai:gpt-5", limits=LIMITS), "keywords such as model=..., not 'o"),
+    "a model without its keyword": (
+        lambda: Agent(ScriptedModel(), limits=LIMITS),
+        "takes a model's name, a LoopConfig, or keywords such as model=..., not <",
+    ),
     "an empty prompt": (lambda: agent().run_sync(""), "prompt is empty: say what"),
     "no prompt": (lambda: agent().run_sync(None), "prompt must be a str or a non-empty sequence of messages"),
     "a dict as a prompt": (lambda: agent().run_sync({"role": "user"}), "prompt must be a str"),
