@@ -51,6 +51,25 @@ async def test_a_run_is_a_session_with_its_conversation_its_spend_and_its_landin
     assert folded.unread == []
 
 
+@pytest.mark.parametrize(
+    ("limits", "source", "state"),
+    [
+        ({"max_iterations": 1}, "MaxIterationConstraint", AgentState.MAX_STEPS),
+        ({"max_iterations": 2}, "MaxIterationConstraint", AgentState.MAX_STEPS),
+        ({"max_tokens": 1}, "TokenBudgetConstraint", AgentState.BUDGET_EXCEEDED),
+        ({"max_tokens": 4_000}, "TokenBudgetConstraint", AgentState.BUDGET_EXCEEDED),
+        ({"max_cost": "0.05"}, "CostLimitConstraint", AgentState.BUDGET_EXCEEDED),
+    ],
+)
+@in_real_time
+async def test_the_cause_is_the_limit_that_landed_it_even_a_limit_of_one(limits, source, state):
+    store = MemoryStore()
+    async with keep_behind("loop", store, limits=limits) as flown:
+        await fly_anthropic(flown.url, flown.key)
+    result = (await folded_of(store)).result
+    assert (result.state, result.cause.source) == (state, source), result.cause
+
+
 @in_real_time
 async def test_what_every_request_tells_again_is_written_once(tmp_path):
     store = SqliteStore(tmp_path / "store")

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from glidepath.values import Usage
 
 
-SLICE = 1024
-"""Output tokens that are reserved before a reply begins; it asks for more as it grows."""
+FIRST_SLICE = 1024
+"""Output tokens that are reserved before a reply begins; as it grows it asks for slices of the kernel's size."""
 LEAST_SLICE = 128
 SHARE = 64
 """A small budget is cut into so many slices: a slice of it must leave something to work with."""
@@ -89,7 +89,7 @@ def worst_case(estimate: Estimate, output: int, price: Price | None) -> Amount:
 
 def slice_size(caps: Iterable[Caps], price: Price | None) -> int:
     """Tokens of output to reserve at a time, by the smallest budget above a call."""
-    size = SLICE
+    size = FIRST_SLICE
     for one in caps:
         if one.tokens is not None:
             size = min(size, one.tokens // SHARE)

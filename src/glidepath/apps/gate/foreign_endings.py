@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 from glidepath.apps.gate.foreign_run import add_charges
@@ -13,14 +14,15 @@ if TYPE_CHECKING:
 
 LEFT = "the program made no further call"
 _BY_WORDS = (
-    (" tokens is reached", "TokenBudgetConstraint", AgentState.BUDGET_EXCEEDED),
-    ("the limit of $", "CostLimitConstraint", AgentState.BUDGET_EXCEEDED),
-    (" calls is reached", "MaxIterationConstraint", AgentState.MAX_STEPS),
-    ("the time limit of ", "TimeoutConstraint", AgentState.TIMED_OUT),
-    ("the budget is used up", "budget", AgentState.BUDGET_EXCEEDED),
-    ("this run may have ", "max_descendants", AgentState.MAX_STEPS),
+    (re.compile(r"the limit of [\d,]+ tokens? is reached"), "TokenBudgetConstraint", AgentState.BUDGET_EXCEEDED),
+    (re.compile(r"the limit of \$"), "CostLimitConstraint", AgentState.BUDGET_EXCEEDED),
+    (re.compile(r"the limit of [\d,]+ calls? is reached"), "MaxIterationConstraint", AgentState.MAX_STEPS),
+    (re.compile(r"the time limit of "), "TimeoutConstraint", AgentState.TIMED_OUT),
+    (re.compile(r"the budget is used up"), "budget", AgentState.BUDGET_EXCEEDED),
+    (re.compile(r"this run may have "), "max_descendants", AgentState.MAX_STEPS),
 )
-"""The reasons that the gate gives (`words.describe_limit`), with who they come from and how such a run ends."""
+"""How the reasons begin that the gate gives (`gate_words.describe_limit`), with who they come from and how such a run
+ends. A report and a journal have nothing but the words."""
 
 
 def cause_of(run: ForeignRun, reason: str) -> tuple[AgentState, StopCause]:
@@ -35,7 +37,7 @@ def cause_of(run: ForeignRun, reason: str) -> tuple[AgentState, StopCause]:
 def name_limit(reason: str) -> tuple[AgentState, str]:
     """The state in which a run ends that the gate landed for this reason, and which limit or guard did it."""
     for words, source, state in _BY_WORDS:
-        if words in reason:
+        if words.match(reason):
             return state, source
     return AgentState.ERROR, "repetition"
 
