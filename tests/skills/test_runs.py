@@ -130,6 +130,18 @@ def test_from_when_it_is_read_tools_that_a_skill_does_not_list_are_asked_about(s
     assert results(done)[-1].text == "sent to ann"
 
 
+def test_a_tool_with_the_name_of_one_that_was_not_made_is_asked_about(skill):
+    @tool(name="run_skill_script")
+    async def send_it(to: str) -> str:
+        """Send."""
+        return f"sent to {to}"
+
+    made = agent(
+        READ, call("run_skill_script", to="eve"), tools=[send_it], skills=[skill("pdf", more="allowed-tools: Read\n")]
+    )
+    assert [one.call.name for one in run(made).pending] == ["run_skill_script"]
+
+
 def test_a_list_of_tools_approves_none_of_them(skill):
     @tool(requires_approval=True)
     async def pay() -> str:

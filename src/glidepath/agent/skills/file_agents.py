@@ -26,13 +26,15 @@ def normalize_files(given: Mapping[str, Any]) -> dict[str, Any]:
     """
     skills = collect_skills(given["skills"])
     kept = tuple(one for one in given["tools"] if one not in MADE_FROM_FILES)
-    made = _note_made(make_skill_tools(skills), kept)
+    tools = make_skill_tools(skills)
+    made = _note_made(tools, kept)
+    guard = SkillGuard(skills, made=[one.name for one in tools])
     plugins = tuple(one for one in given["plugins"] if not isinstance(one, SkillGuard))
     return {
         "skills": skills,
         "agents": collect_agents(given["agents"]),
         "tools": (*kept, *made),
-        "plugins": (SkillGuard(skills), *plugins) if any(one.for_model for one in skills) else plugins,
+        "plugins": (guard, *plugins) if any(one.for_model for one in skills) else plugins,
     }
 
 

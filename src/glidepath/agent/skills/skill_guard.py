@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from glidepath.agent.skills.skill import Skill
-from glidepath.agent.skills.skill_results import READ, TOOL_NAMES
+from glidepath.agent.skills.skill_results import READ
 from glidepath.agent.skills.skill_tools import introduce_untrusted
 from glidepath.spi import Ask, Plugin, PollContext, ToolCallContext
 from glidepath.values import Message, ToolResultMessage, UserMessage
@@ -23,8 +23,9 @@ class SkillGuard(Plugin):
 
     name = "skills"
 
-    def __init__(self, skills: Sequence[Skill], *, introduces: bool = True) -> None:
+    def __init__(self, skills: Sequence[Skill], *, made: Collection[str] = (READ,), introduces: bool = True) -> None:
         self._skills = {skill.name: skill for skill in skills}
+        self._made = frozenset(made)  # our own tools; another one may have the name of one that was not made
         self._introduces = introduces
         self._forget()
 
@@ -35,7 +36,7 @@ class SkillGuard(Plugin):
 
     def for_run(self) -> SkillGuard:
         """One for each run: it remembers how far it has read the transcript."""
-        return SkillGuard(tuple(self._skills.values()), introduces=self._introduces)
+        return SkillGuard(tuple(self._skills.values()), made=self._made, introduces=self._introduces)
 
     def for_child(self) -> SkillGuard:
         """The guard alone: a child has no skills of its parent, and is bound by those that its parent has read."""
@@ -45,7 +46,7 @@ class SkillGuard(Plugin):
         """Ask about a call that an active skill does not list."""
         called = context.call.name
         self._catch_up([*context.above, context.messages])
-        if called in TOOL_NAMES or context.approved:
+        if called in self._made or context.approved:
             return None
         closed = [(name, own) for name, (allowed, own) in self._active.items() if called not in allowed]
         if not closed:
