@@ -114,7 +114,7 @@ def test_limits_are_raised_and_the_run_is_stopped_in_the_deck(deck, gate):
     gate.ask("/api/runs/gate:ann:cellar/limits", {"limits": {"max_tokens": 900_000}, "reason": "go on"})
     tab = deck(server=gate)
     tab.open("gate:ann:cellar")
-    tab.page.wait_for_function("() => document.querySelector('[data-gauge=tokens]')?.outerHTML.includes('900,000')")
+    tab.page.wait_for_selector("[data-gauge=tokens] [role=meter][aria-valuemax='900000']")
     tab.press("x")
     tab.fill(reason="wrong cellar")
     tab.confirm()
