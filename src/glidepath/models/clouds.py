@@ -16,7 +16,7 @@ from glidepath.values import ConfigurationError, install_line
 
 def _bedrock(key: str | None, base_url: str | None, headers: Mapping[str, str] | None) -> Any:
     sdk = claude_sdk("bedrock")
-    _check_foreign("bedrock", key, base_url)
+    _check_address_is_the_clouds("bedrock", key, base_url)
     region = read_variable("AWS_REGION") or read_variable("AWS_DEFAULT_REGION")
     try:
         client = sdk.AsyncAnthropicBedrock(
@@ -39,7 +39,7 @@ def _bedrock(key: str | None, base_url: str | None, headers: Mapping[str, str] |
 
 def _vertex(key: str | None, base_url: str | None, headers: Mapping[str, str] | None) -> Any:
     sdk = claude_sdk("vertex")
-    _check_foreign("vertex", key, base_url)
+    _check_address_is_the_clouds("vertex", key, base_url)
     project = read_variable("ANTHROPIC_VERTEX_PROJECT_ID") or read_variable("GOOGLE_CLOUD_PROJECT")
     if project is None:
         raise ConfigurationError(
@@ -58,7 +58,7 @@ def _vertex(key: str | None, base_url: str | None, headers: Mapping[str, str] | 
     return prepare_client(client)
 
 
-def _check_foreign(name: str, key: str | None, base_url: str | None) -> None:
+def _check_address_is_the_clouds(name: str, key: str | None, base_url: str | None) -> None:
     """Refuse to send the environment's credentials to an address that is not the cloud's."""
     host = HOSTS[name]
     if key is None and base_url is not None and not host.is_own_address(base_url):

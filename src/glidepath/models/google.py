@@ -360,7 +360,7 @@ class _Reader(VendorReply):
                 self.media = gemini_media(chunk.usage_metadata)
         blocked = getattr(chunk.prompt_feedback, "block_reason", None)
         if blocked is not None and not chunk.candidates:
-            raise RefusedError(f"the provider refuses this request: {self.faults.clean(_word(blocked), 80)}")
+            raise RefusedError(f"the provider refuses this request: {self.faults.clean(_text_of_enum(blocked), 80)}")
         for candidate in (chunk.candidates or ())[:1]:
             for part in (candidate.content.parts if candidate.content is not None else None) or ():
                 yield from self._part(part)
@@ -371,7 +371,7 @@ class _Reader(VendorReply):
             if candidate.logprobs_result is not None:
                 self.add_logprobs(_weights(candidate.logprobs_result))
             if candidate.finish_reason is not None:
-                self._reason = _word(candidate.finish_reason)
+                self._reason = _text_of_enum(candidate.finish_reason)
                 self._why = self.faults.clean(getattr(candidate, "finish_message", None) or "", 200)
 
     def finish(self) -> Iterable[Delta]:
@@ -431,5 +431,5 @@ def _weights(given: LogprobsResult) -> list[dict[str, Any]]:
     return found
 
 
-def _word(reason: object) -> str:
+def _text_of_enum(reason: object) -> str:
     return str(getattr(reason, "value", reason))

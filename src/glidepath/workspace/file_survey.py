@@ -245,7 +245,7 @@ def find_protected_entries(workspace: Workspace) -> FileSurvey:
     return FileSurvey(workspace).scan()
 
 
-def compare(workspace: Workspace, before: FileSurvey) -> tuple[list[str], bool]:
+def set_forbidden_aside(workspace: Workspace, before: FileSurvey) -> tuple[list[str], bool]:
     """Set aside what a command has made, and say so; say what was changed although it was read-only.
 
     Also whether all of the workspace could be looked at.

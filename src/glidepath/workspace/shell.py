@@ -24,7 +24,7 @@ from glidepath.run import close_pipes, run_uninterrupted
 from glidepath.tools import Boxed, Sandbox, ThreadWorker
 from glidepath.values import ToolError, check_int, pluralize
 from glidepath.workspace import _warden
-from glidepath.workspace.file_survey import MOST_ENTRIES, FileSurvey, compare, find_protected_entries
+from glidepath.workspace.file_survey import MOST_ENTRIES, FileSurvey, find_protected_entries, set_forbidden_aside
 from glidepath.workspace.plant_watch import PlantWatch
 from glidepath.workspace.root import Workspace
 from glidepath.workspace.sandbox import Bubblewrap, guard_fault, refuse_whole_system, search_path
@@ -101,7 +101,9 @@ async def run_command(
         if plants is not None:
             planted = await _run_on_thread(plants.stop)
         # Also when the run is cancelled: what the command planted must not wait for the person's next `git status`.
-        said, checked = ([], True) if before is None else await _run_on_thread(lambda: compare(workspace, before))
+        said, checked = (
+            ([], True) if before is None else await _run_on_thread(lambda: set_forbidden_aside(workspace, before))
+        )
     said = [*planted, *flight.guarded, *said]
     text = flight.output.text()
     if not checked:

@@ -83,7 +83,7 @@ class KeptAgent(Record, kw_only=True):
     """With the calls that were in flight paid for at their worst case."""
 
     @property
-    def own(self) -> Charge:
+    def own_charge(self) -> Charge:
         """What its own calls have cost."""
         return add_charges([self.state.spent, *self.state.fallbacks_spent.values()])
 
@@ -146,7 +146,7 @@ def restore_session(line: Line, kept: list[KeptAgent], attribution: Attribution)
     runs: list[ForeignRun] = []
     for one in kept:
         runs.append(_restore_agent(line, session, one, runs, attribution))
-    whole = add_charges([one.own for one in kept])
+    whole = add_charges([one.own_charge for one in kept])
     below = session.meter.descendants
     session.meter.count_from(whole.usage.total, whole.picodollars, turns=whole.calls, descendants=below)
     session.stopped = first.journal.entry.flag
@@ -167,7 +167,7 @@ def _restore_agent(
     if agent is None:
         above = session.agents.get(note.parent) if note.parent is not None else None
         agent = session.add_agent(note.agent, above)
-    own = kept.own
+    own = kept.own_charge
     # Another gate may have written a part of the same agent under another id.
     agent.calls, agent.tokens = agent.calls + own.calls, agent.tokens + own.usage.total
     agent.money += own.picodollars

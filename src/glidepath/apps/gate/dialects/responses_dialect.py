@@ -116,7 +116,9 @@ class ResponsesDialect:
             return body
         choice: Any = "none"
         if finishing is not None:
-            is_custom = any(tool.get("type") == "custom" and tool.get("name") == finishing for tool in _flat(tools))
+            is_custom = any(
+                tool.get("type") == "custom" and tool.get("name") == finishing for tool in _flatten_namespaces(tools)
+            )
             choice = {"type": "custom" if is_custom else "function", "name": finishing}
         return body if body.get("tool_choice") == choice else {**body, "tool_choice": choice}
 
@@ -212,7 +214,7 @@ def _list_added_tools(items: Sequence[Any]) -> list[dict[str, Any]]:
 _TOOL_HOLDERS = ("additional_tools", "tool_search_output")
 
 
-def _flat(tools: Sequence[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+def _flatten_namespaces(tools: Sequence[dict[str, Any]]) -> Iterator[dict[str, Any]]:
     for tool in tools:
         if tool.get("type") == "namespace":
             yield from as_objects(tool.get("tools"))
@@ -223,7 +225,7 @@ def _flat(tools: Sequence[dict[str, Any]]) -> Iterator[dict[str, Any]]:
 def _split_tools(tools: Sequence[dict[str, Any]]) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """The names of the client's own tools, and the types of the provider's."""
     own, provided = [], []
-    for tool in _flat(tools):
+    for tool in _flatten_namespaces(tools):
         kind = as_text(tool.get("type")) or "function"
         if kind.startswith(_CLIENT_TOOLS) or (kind == "tool_search" and tool.get("execution") == "client"):
             own.append(as_text(tool.get("name")) or kind)
@@ -380,7 +382,7 @@ def _call_item(facts: RequestFacts, mark: str, name: str, arguments: Mapping[str
     tools = [*as_objects(facts.body.get("tools")), *_list_added_tools(_items_of(facts.body))]
     written = write_body(dict(arguments)).decode()
     item = {"call_id": f"call_glidepath{mark}", "name": name, "status": "completed"}
-    if any(tool.get("type") == "custom" and tool.get("name") == name for tool in _flat(tools)):
+    if any(tool.get("type") == "custom" and tool.get("name") == name for tool in _flatten_namespaces(tools)):
         text = arguments.get("input")
         return {
             "id": f"ctc_glidepath_{mark}",
