@@ -1,6 +1,7 @@
 """Agents from files and skills where people meet them: teams, servers, an agent of one's own, and pages."""
 
 import asyncio
+import inspect
 import json
 import sys
 
@@ -99,7 +100,11 @@ def test_the_budget_of_the_team_holds_for_a_member_from_a_file(folder):
 
 def test_a_server_answers_as_the_agent_in_a_file_within_its_turns_and_the_limits_of_the_folder(folder):
     write_agent(folder, "poor", more="tools: Read\nmaxTurns: 500\n")
-    config = f'model = "{CIRCLING}"\ntools = ["read", "list"]\n[limits]\nmax_tokens = 5_000\n'
+    # Another process cannot import this module.
+    (folder / "circles.py").write_text(
+        f"from glidepath.testing import ScriptedModel, call, say\n\n{inspect.getsource(circling)}"
+    )
+    config = 'model = "python:circles:circling"\ntools = ["read", "list"]\n[limits]\nmax_tokens = 5_000\n'
     (folder / "glidepath.toml").write_text(config)
     assert glidepath("trust", "--yes", folder=folder).code == 0
     flags = ("--agent", "poor.md", "--store", "none")

@@ -254,7 +254,7 @@ def _resolve_share(place: str, said: Mapping[str, Any], windows: Mapping[str, Bu
         raise ConfigurationError(f"{place}share must be a part of the window, above 0 and at most 1, not {share!r:.60}")
     tokens = share_of(window.limits.max_tokens or 0, Decimal(repr(share)))
     if tokens < 1:
-        raise ConfigurationError(f"{place}share: {share} of {window.limits.max_tokens} tokens is less than one token")
+        raise ConfigurationError(f"{place}share: {share} of the window's tokens is less than one token")
     rest = {field: value for field, value in said.items() if field not in ("window", "share")}
     return {**rest, "max_tokens": tokens, "per": window.per}
 
