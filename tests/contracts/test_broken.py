@@ -17,6 +17,7 @@ from .broken import (
     shaping,
     sources,
     stores,
+    turbulence,
     wallets,
 )
 from .examine import BROKEN, failures
@@ -48,6 +49,8 @@ WHOLE = (
     shaping.StrategyTrial,
     sources.SourceTrial,
     stores.Trial,
+    turbulence.Trial,
+    turbulence.WalletTrial,
     wallets.Trial,
 )
 

@@ -9,6 +9,8 @@ from glidepath.conformance import (
     ExcerptsContract,
     InboxContract,
     SessionStoreContract,
+    TurbulentStoreContract,
+    TurbulentWalletContract,
     WalletStoreContract,
 )
 from glidepath.sessions import MemoryStore, PostgresStore, RedactingStore, SqliteStore
@@ -63,6 +65,38 @@ class TestFleetStore(TestPostgresStore):
 class TestMemoryWallets(WalletStoreContract):
     subject = MemoryStore
     make_store = TestMemoryStore.make_store
+
+
+class TestMemoryInTurbulence(TurbulentStoreContract):
+    subject = MemoryStore
+
+    def make_world(self, clock):
+        store = MemoryStore(lease=10.0, clock=clock)
+        return lambda _: store
+
+
+class TestMemoryWalletsInTurbulence(TurbulentWalletContract):
+    subject = MemoryStore
+    make_world = TestMemoryInTurbulence.make_world
+
+
+class TestSqliteInTurbulence(TurbulentStoreContract):
+    subject = SqliteStore
+    seeds = range(5)
+
+    @pytest.fixture(autouse=True)
+    def place(self, tmp_path):
+        self.files = (tmp_path / f"{number}.db" for number in range(100))
+
+    def make_world(self, _):
+        path = next(self.files)
+        return lambda clock: SqliteStore(path, lease=10.0, clock=clock)
+
+
+class TestSqliteWalletsInTurbulence(TurbulentWalletContract):
+    subject = SqliteStore
+    seeds = range(5)
+    place, make_world = TestSqliteInTurbulence.place, TestSqliteInTurbulence.make_world
 
 
 class TestMemoryCatalog(CatalogContract):

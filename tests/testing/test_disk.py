@@ -67,6 +67,17 @@ def test_torn_loses_blocks_and_sectors_in_the_middle_of_one_write(disk):
     assert all(set(one[start : start + 512]) in ({0}, {120}) for one in found for start in range(0, len(one), 512))
 
 
+def test_a_lying_disk_may_have_synced_nothing_and_anything(disk):
+    disk.create("a")
+    disk.sync()
+    for letter in b"ab":
+        disk.append("a", bytes([letter]))
+        disk.sync("a")
+    found = {one.get("a") for one in left(disk, "lying")}
+    assert {b"", b"a", b"ab", b"\0b"} <= found
+    assert "lying" not in {cut.mode for cut in disk.cuts(100)}, "it has to be asked for"
+
+
 def test_older_names_forgets_a_file_whose_folder_was_not_synced(disk):
     disk.create("a")
     disk.write("a", 0, b"one")
@@ -157,6 +168,41 @@ def test_cuts_come_from_the_seed_and_most_are_right_after_a_mark(disk):
     assert eval(repr(cuts[0])) == cuts[0]  # it is printed as the program that makes it
     assert disk.files(cuts[3]) == disk.files(cuts[3])
     assert disk.marks(PowerCut(at=7, mode="lost", seed=0)) == ["0", "1"]
+
+
+@pytest.mark.parametrize("mode", [*MODES, "lying"])
+def test_a_cut_that_does_harm_is_shrunk_to_the_operations_that_matter(disk, mode):
+    disk.create("a")
+    disk.sync()
+    for number in range(8):
+        disk.append("a", b"x" * 600)
+        disk.create(f"b{number}")
+        disk.append(f"b{number}", b"y")
+        disk.sync(f"b{number}")
+
+    def is_harmed(cut):  # it was promised after the third round
+        files = disk.files(cut)
+        return cut.at >= 14 and not (files.get("a", b"").startswith(b"x" * 1800) and "b1" in files)
+
+    cuts = [PowerCut(at=len(disk.operations), mode=mode, seed=seed) for seed in range(200)]
+    found = next(cut for cut in cuts if is_harmed(cut))
+    least = disk.shrink(found, is_harmed)
+    assert is_harmed(least)
+    assert 14 <= least.at <= found.at
+    assert len(least.loses) == 1
+    assert disk.operations[least.loses[0]].path in ("a", "b1")
+    assert eval(repr(least)) == least
+    assert not is_harmed(PowerCut(at=least.at, mode=mode, seed=least.seed, loses=()))
+
+
+def test_what_is_spared_is_on_the_disk_and_everything_else_is_as_it_was(disk):
+    disk.create("a")
+    for letter in b"abcd":
+        disk.append("a", bytes([letter]))
+    for seed in SEEDS:
+        whole = disk.files(PowerCut(at=5, mode="reordered", seed=seed))["a"].ljust(4, b"\0")
+        spared = disk.files(PowerCut(at=5, mode="reordered", seed=seed, loses=(0, 1, 2, 4)))["a"].ljust(4, b"\0")
+        assert spared == whole[:2] + b"c" + whole[3:]
 
 
 def test_what_it_cannot_be_is_refused(disk, tmp_path):
@@ -261,6 +307,28 @@ def test_a_recording_has_what_the_program_did(disk, tmp_path):
 def test_a_program_that_was_killed_is_recorded_up_to_there(disk):
     assert disk.record([sys.executable, "-c", EVERYTHING, str(disk.folder), "kill"]).returncode == -9
     assert disk.operations[-1].kind == "sync_all"
+
+
+FILLS = """
+import os, sys
+fd = os.open(sys.argv[1] + "/a", os.O_CREAT | os.O_RDWR)
+for number in range(10):
+    try:
+        os.pwrite(fd, b"x", number)
+    except OSError as error:
+        sys.exit(error.strerror)
+"""
+
+
+@needs_strace
+@pytest.mark.process
+def test_a_disk_is_full_after_so_many_writes(disk):
+    disk.folder.mkdir()
+    done = disk.record([sys.executable, "-c", FILLS, str(disk.folder)], full_after=4)
+    assert done.returncode == 1
+    assert "No space left" in done.stdout
+    assert (disk.folder / "a").read_bytes() == b"xxxx"
+    assert [one.offset for one in disk.operations if one.kind == "write"] == [0, 1, 2, 3]
 
 
 @needs_strace

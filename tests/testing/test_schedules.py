@@ -1,6 +1,9 @@
 """Every order of a small program is tried, once each; a race is found and can be run again."""
 
 import asyncio
+import subprocess
+import sys
+from contextlib import suppress
 
 import pytest
 from hypothesis import given, settings, strategies as st
@@ -71,6 +74,80 @@ def test_a_planted_race_is_found_and_its_schedule_replays():
         schedules.check(lambda money: money == 2)
     assert schedules.replay(caught.value.choices) == 1
     assert {schedule.result for schedule in schedules} == {1, 2}
+
+
+def is_two(money):
+    return money == 2
+
+
+def read_program(error):
+    return f"from glidepath{str(error).rpartition(chr(10) * 2 + 'from glidepath')[2]}"
+
+
+def test_a_schedule_that_fails_is_printed_as_a_program_that_fails_the_same_way():
+    with pytest.raises(ScheduleError) as caught:
+        Schedules(lost_update).check(is_two)
+    program = read_program(caught.value)
+    assert f"from {__name__} import lost_update" in program
+    with pytest.raises(ScheduleError) as again:
+        exec(program, {})
+    assert str(again.value) == str(caught.value)
+
+
+def test_where_nobody_can_import_what_must_hold_the_program_prints_what_did_not(capsys):
+    with pytest.raises(ScheduleError) as caught:
+        Schedules(lost_update).check(lambda money: money == 2)
+    exec(read_program(caught.value), {})
+    assert capsys.readouterr().out == "1\n"
+
+
+def test_a_scenario_that_nobody_can_import_is_asked_for():
+    async def scenario():
+        raise ValueError("no")
+
+    with pytest.raises(ScheduleError) as caught:
+        Schedules(scenario).check()
+    program = read_program(caught.value)
+    assert "# scenario: as you have given it" in program
+    with pytest.raises(ScheduleError, match="ValueError: no"):
+        exec(program, {"scenario": scenario})
+
+
+def test_a_program_that_was_run_as_a_script_is_imported_by_its_name(tmp_path):
+    """What fails in a script is printed as a program that runs beside it, and fails there, too."""
+    script = tmp_path / "tills.py"
+    script.write_text(
+        "import asyncio\nfrom glidepath.testing import Schedules\n\n"
+        "async def life():\n    await asyncio.sleep(0)\n    return 1\n\n"
+        "def is_two(money):\n    return money == 2\n\n"
+        "if __name__ == '__main__':\n    Schedules(life).check(is_two)\n"
+    )
+    done = subprocess.run([sys.executable, script], capture_output=True, text=True, check=False)
+    program = read_program(done.stderr.rstrip())
+    assert "from tills import life\nfrom tills import is_two" in program
+    again = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False, cwd=tmp_path)
+    assert again.stderr.partition("this schedule fails")[2] == done.stderr.partition("this schedule fails")[2] != ""
+
+
+def test_a_death_that_fails_is_printed_as_a_program_that_repeats_it():
+    disk = []
+
+    async def life():
+        disk.clear()
+        disk.append("paid")
+        await asyncio.sleep(0)
+        disk.append("noted")
+
+    async def recover():
+        return "noted" in disk
+
+    with pytest.raises(ScheduleError) as caught:
+        Schedules(life).check_crashes(recover, bool)
+    program = read_program(caught.value)
+    assert "# scenario and recover: as you have given them" in program
+    with pytest.raises(ScheduleError) as again:
+        exec(program, {"scenario": life, "recover": recover})
+    assert str(again.value) == str(caught.value)
 
 
 def test_an_error_in_one_schedule_says_how_to_run_it_again():
@@ -225,6 +302,80 @@ def test_the_reduction_misses_no_result(programs):
     assert {schedule.result for schedule in reduced} == {schedule.result for schedule in whole}
 
 
+def tasks_with_everything(programs):
+    """The same with what tasks do to each other: they wait, wake, lock, sleep, start others, and cancel."""
+
+    async def scenario():
+        cells, lock, event, tasks = [Cell(), Cell()], asyncio.Lock(), asyncio.Event(), []
+
+        async def do(name, kind):
+            if kind == "lock":
+                async with lock:
+                    cells[0].value = cells[0].value * 3 + name
+                    await asyncio.sleep(0)
+            elif kind == "set":
+                event.set()
+            elif kind == "wait":
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(1):
+                        await event.wait()
+                        cells[1].value = cells[1].value * 3 + name
+            elif kind == "sleep":
+                await asyncio.sleep(1)
+            elif kind == "start":
+                await asyncio.gather(do(name, 0), do(name + 3, 0))
+            elif kind == "cancel":
+                tasks[name % len(tasks)].cancel()
+            else:
+                cells[kind].value = cells[kind].value * 2 + name
+
+        async def run(name, steps):
+            for kind in steps:
+                await do(name, kind)
+                await asyncio.sleep(0)
+            return cells[0].value
+
+        tasks += [asyncio.ensure_future(run(name, steps)) for name, steps in enumerate(programs, 1)]
+        done = await asyncio.gather(*tasks, return_exceptions=True)
+        return tuple(map(repr, done)), tuple(cell.value for cell in cells)
+
+    return scenario
+
+
+everything = st.lists(st.sampled_from([0, 1, "lock", "set", "wait", "sleep", "start", "cancel"]), max_size=2)
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.lists(everything, min_size=2, max_size=2) | st.lists(everything.map(lambda it: it[:1]), max_size=3))
+def test_the_reduction_misses_nothing_that_tasks_do_to_each_other(programs):
+    scenario = tasks_with_everything(programs)
+    whole = {schedule.result for schedule in Schedules(scenario, most=3_000)}
+    assert whole <= {schedule.result for schedule in Schedules(scenario, shared=[Cell])}
+
+
+def test_a_death_with_the_reduction_is_never_tried_at_a_time_that_has_not_come():
+    """A timer of one task is not due before the other one has done what it has to do now."""
+    tills = []
+
+    async def scenario():
+        async def note(name, seconds):
+            await asyncio.sleep(seconds)
+            tills[0].notes += (name,)
+
+        tills[:] = [Till()]
+        tasks = [asyncio.ensure_future(note("late", 5)), asyncio.ensure_future(note("early", 0))]
+        for task in tasks:
+            await task
+
+    async def recover():
+        return tills[0].notes
+
+    for shared in (None, [Till], []):
+        found = set()
+        Schedules(scenario, shared=shared).check_crashes(recover, found.add)
+        assert found == {(), ("early",), ("early", "late")}
+
+
 def test_tasks_that_share_nothing_need_no_second_schedule():
     scenario = random_tasks([["own", "own"], ["own", "own"], ["own"]])
     whole, reduced = Schedules(scenario, most=50).check(), Schedules(scenario, shared=[Cell]).check()
@@ -335,6 +486,49 @@ def test_a_death_is_tried_in_every_state_and_nothing_of_the_dead_runs_before_the
     explored = schedules.check_crashes(recover, found.add)
     assert explored.crashes == explored.states == 4  # the last one ends the loop
     assert found == {("noted",), ("noted", "paid"), ("noted", "paid", "cleaned up")}
+
+
+class Till:
+    def __init__(self):
+        self.notes = ()
+
+
+@pytest.mark.parametrize("shared", [None, [Till]])
+def test_of_deaths_that_leave_the_same_behind_one_is_tried(shared):
+    tills = []
+
+    async def scenario():
+        async def note(name):
+            await asyncio.sleep(0)
+            tills[0].notes += (name,)
+            await asyncio.sleep(0)
+
+        tills[:] = [Till()]
+        await asyncio.gather(note("a"), note("b"))
+
+    async def recover():
+        return tills[0].notes
+
+    schedules, every, some = Schedules(scenario, shared=shared), set(), set()
+    whole = schedules.check_crashes(recover, every.add)
+    fewer = schedules.check_crashes(recover, some.add, survives=lambda: tills[0].notes)
+    assert every == some == {(), ("a",), ("b",), ("a", "b"), ("b", "a")}
+    assert (whole.crashes, fewer.crashes) == (whole.states, 5)
+    assert fewer.states == whole.states > 5
+    assert schedules.check_crashes(recover, survives=lambda: None).crashes == 1
+
+
+def test_the_same_left_behind_at_another_time_is_another_death():
+    async def scenario():
+        await asyncio.sleep(5)
+        await asyncio.sleep(5)
+
+    async def recover():
+        return asyncio.get_running_loop().time()
+
+    times = []
+    Schedules(scenario).check_crashes(recover, times.append, survives=lambda: None)
+    assert times == [3600, 3605, 3610]
 
 
 def test_the_next_process_begins_when_every_lease_is_over():

@@ -28,6 +28,8 @@ from glidepath.testing.conformance import (
     TokenEstimatorContract,
     ToolGateContract,
     ToolSourceContract,
+    TurbulentStoreContract,
+    TurbulentWalletContract,
     WalletStoreContract,
 )
 
@@ -59,5 +61,7 @@ __all__ = [
     "TokenEstimatorContract",
     "ToolGateContract",
     "ToolSourceContract",
+    "TurbulentStoreContract",
+    "TurbulentWalletContract",
     "WalletStoreContract",
 ]

@@ -27,12 +27,15 @@ if TYPE_CHECKING:
     from glidepath.testing.plain_transcript import transcript_errors
     from glidepath.testing.recorder import EventRecorder
     from glidepath.testing.schedules import Explored, Schedule, Schedules
+    from glidepath.testing.simulated_link import SimulatedClock, SimulatedLink
+    from glidepath.testing.turbulence import Happening, Turbulence, TurbulenceError, Weathered
     from glidepath.testing.upstream import ScriptedUpstream, UpstreamCall, UpstreamUsage
 
 __all__ = [
     "DiskOperation",
     "EventRecorder",
     "Explored",
+    "Happening",
     "PowerCut",
     "Schedule",
     "ScheduleError",
@@ -40,12 +43,17 @@ __all__ = [
     "ScriptError",
     "ScriptedModel",
     "ScriptedUpstream",
+    "SimulatedClock",
     "SimulatedDisk",
+    "SimulatedLink",
+    "Turbulence",
+    "TurbulenceError",
     "Turn",
     "UpstreamCall",
     "UpstreamUsage",
     "VirtualClock",
     "VirtualTimeError",
+    "Weathered",
     "Work",
     "call",
     "calls",
@@ -80,6 +88,8 @@ if not TYPE_CHECKING:  # type checkers see only public names
         recorder=("EventRecorder",),
         choosing_loop=("ScheduleError",),
         schedules=("Explored", "Schedule", "Schedules"),
+        simulated_link=("SimulatedClock", "SimulatedLink"),
+        turbulence=("Happening", "Turbulence", "TurbulenceError", "Weathered"),
         upstream=("ScriptedUpstream", "UpstreamCall", "UpstreamUsage"),
     )
 
@@ -90,6 +100,7 @@ def __dir__() -> list[str]:
 
 # What other packages use, imported when it is first asked for.
 if TYPE_CHECKING:
+    from glidepath.testing.model import RequestMeasure as RequestMeasure
     from glidepath.testing.recorder import compact_line as compact_line
     from glidepath.testing.simulator import simulate as simulate
     from glidepath.testing.simulator.page import (
@@ -109,6 +120,7 @@ if not TYPE_CHECKING:
     __getattr__ = lazy_attributes(
         __name__,
         __getattr__,
+        model=("RequestMeasure",),
         recorder=("compact_line",),
         simulator=("simulate",),
         specimens=("SPECIMENS",),

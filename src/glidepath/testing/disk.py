@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import shutil
 import subprocess
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path, PurePosixPath
 from random import Random
+from typing import TypeAlias
 
 from glidepath._wire import Value
 from glidepath.values import ConfigurationError
 
 MODES = ("lost", "prefix", "torn", "reordered", "older_names")
+LYING = "lying"
 _BLOCKS = (4096, 512)  # what file systems and disks write at once
 _ON_MARKS = 0.6  # of the cuts: a promise was just made
 _KEPT = 0.75  # of the blocks of a torn write
@@ -38,7 +40,7 @@ class DiskOperation(Value, frozen=True, kw_only=True):
 
 
 class PowerCut(Value, frozen=True, kw_only=True):
-    """A power cut: after this many operations, in one of `MODES`; `seed` decides what exactly is left.
+    """A power cut: after this many operations, in one of `MODES`, or `lying`; `seed` decides what exactly is left.
 
     Its repr is the program that makes it again.
     """
@@ -46,6 +48,12 @@ class PowerCut(Value, frozen=True, kw_only=True):
     at: int
     mode: str
     seed: int
+    loses: tuple[int, ...] | None = None
+    """The numbers of the operations that may be lost, as `shrink` has found them; None: all that nobody synced."""
+
+    def spares(self, number: int) -> bool:
+        """Whether this operation is on the disk, whatever the mode says."""
+        return self.loses is not None and number not in self.loses
 
 
 class SimulatedDisk:
@@ -64,7 +72,8 @@ class SimulatedDisk:
     keeps, in each file, the first so many writes; `torn` breaks such writes into blocks of 4 kB or sectors of 512 bytes
     and loses some; `reordered` keeps any of the writes, older or newer; `older_names` also forgets that files were
     made, renamed or removed since their folder was last synced. A file that was mapped into memory for
-    writing holds noise.
+    writing holds noise. `lying`, which has to be asked for, is a disk that says from some moment on that it has synced,
+    and has not: nothing can be promised then, but that a store notices.
 
     Operations can also be given by hand: `create`, `write`, `sync` and the other methods below.
     """
@@ -138,15 +147,20 @@ class SimulatedDisk:
         """Something was acknowledged: from here on it has to be there."""
         self.operations.append(DiskOperation(kind="mark", path=text))
 
-    def record(self, command: Sequence[str], *, timeout: float = 120.0) -> subprocess.CompletedProcess[str]:
+    def record(
+        self, command: Sequence[str], *, timeout: float = 120.0, full_after: int | None = None
+    ) -> subprocess.CompletedProcess[str]:
         """Run a program with `strace`, add its operations to these, and return its exit code and what it printed.
 
         Processes that it starts are recorded with it; run several programs one after the other for several lives of a
-        store. Raises `ConfigurationError` when strace is missing or may not trace, or for something the model lacks.
+        store. With `full_after`, the disk is full after this many writes of each thread, as far as they are made with
+        `pwrite`, as those of SQLite are.
+
+        Raises `ConfigurationError` when strace is missing or may not trace, or for something the model lacks.
         """
         from glidepath.testing.disk_recording import trace
 
-        return trace(self, command, timeout)
+        return trace(self, command, timeout, full_after)
 
     # --- cuts -----------------------------------------------------------------------------------------------------
 
@@ -166,12 +180,18 @@ class SimulatedDisk:
 
     def files(self, cut: PowerCut) -> Mapping[str, bytes | None]:
         """What is left: the content of every file by its path, and None for each folder."""
-        if cut.mode not in MODES:
-            raise ConfigurationError(f"mode={cut.mode!r} is not one of {', '.join(MODES)}")
-        state = _State(self._before)
+        if cut.mode not in (*MODES, LYING):
+            raise ConfigurationError(f"mode={cut.mode!r} is not one of {', '.join((*MODES, LYING))}")
+        return self._state_at(cut).files_after(cut)
+
+    def _state_at(self, cut: PowerCut) -> _State:
+        state, honest = _State(self._before), cut.at
+        if cut.mode == LYING:
+            honest = Random(f"lies {cut.seed}").randint(0, cut.at)  # noqa: S311 - chosen by seed, not secret
         for number, operation in enumerate(self.operations[: cut.at]):
-            state.apply(number, operation)
-        return state.files_after(cut)
+            if number < honest or operation.kind not in ("sync", "sync_all"):
+                state.apply(number, operation)
+        return state
 
     def leave(self, cut: PowerCut, target: str | Path) -> Path:
         """Make a folder as the store finds it when the power is back; whatever is at `target` is removed first."""
@@ -186,6 +206,35 @@ class SimulatedDisk:
                 place.write_bytes(content)
         return target
 
+    def shrink(self, cut: PowerCut, is_harmed: Callable[[PowerCut], object]) -> PowerCut:
+        """The smallest cut of this mode that is found to do harm, too: as early, and with as few operations lost.
+
+        `is_harmed` is asked about each that is tried; about `cut` itself it has said yes. What is left tells which
+        operations a store has to sync before it promises anything: their numbers are in `loses`.
+        """
+        step = cut.at // 2
+        while step:
+            earlier = PowerCut(at=cut.at - step, mode=cut.mode, seed=cut.seed)
+            if cut.at > step and is_harmed(earlier):
+                cut = earlier
+            else:
+                step //= 2
+        loses = self._state_at(cut).list_unsynced()
+        size = len(loses)
+        while size:
+            place = 0
+            while place < len(loses):
+                fewer = (*loses[:place], *loses[place + size :])
+                if is_harmed(PowerCut(at=cut.at, mode=cut.mode, seed=cut.seed, loses=fewer)):
+                    loses = fewer
+                else:
+                    place += size
+            size //= 2
+        return PowerCut(at=cut.at, mode=cut.mode, seed=cut.seed, loses=loses)
+
+
+_Numbered: TypeAlias = tuple[int, DiskOperation]
+
 
 class _Inode:
     """A file, whatever its names: what is on the disk, and what was written since."""
@@ -194,7 +243,7 @@ class _Inode:
         self.is_folder = content is None
         self.content = bytearray(content or b"")
         self.size = len(self.content)
-        self.unsynced: list[tuple[int, DiskOperation]] = []
+        self.unsynced: list[_Numbered] = []
         self.is_mapped = False
 
     def change(self, number: int, operation: DiskOperation) -> None:
@@ -213,21 +262,26 @@ class _Inode:
         if self.is_mapped:
             return chance.randbytes(self.size)
         content = bytearray(self.content)
-        _write_all(content, _choose_survivors([one for _, one in self.unsynced], cut.mode, chance))
+        kept = _choose_survivors(self.unsynced, cut.mode, chance)
+        if cut.loses is not None:  # after the choice, which must stay the same whatever is spared
+            kept = [one for one in kept if not cut.spares(one[0])]
+            kept += [one for one in self.unsynced if cut.spares(one[0])]
+            kept.sort(key=lambda one: one[0])
+        _write_all(content, [one for _, one in kept])
         return bytes(content)
 
 
-def _choose_survivors(unsynced: list[DiskOperation], mode: str, chance: Random) -> Sequence[DiskOperation]:
+def _choose_survivors(unsynced: list[_Numbered], mode: str, chance: Random) -> list[_Numbered]:
     """Which of the operations that nobody synced are on the disk."""
     if mode == "lost" or not unsynced:
-        return ()
-    if mode == "reordered":
+        return []
+    if mode in ("reordered", LYING):
         share = chance.random()
         return [one for one in unsynced if chance.random() < share]
     first = unsynced[: chance.randint(0, len(unsynced))]
     if mode == "torn":
         block = chance.choice(_BLOCKS)
-        return [piece for one in first for piece in _pieces(one, block) if chance.random() < _KEPT]
+        return [(number, piece) for number, one in first for piece in _pieces(one, block) if chance.random() < _KEPT]
     return first
 
 
@@ -300,12 +354,19 @@ class _State:
                 later.append((number, change, named))
         self.unsynced = later
 
+    def list_unsynced(self) -> tuple[int, ...]:
+        """The numbers of the operations that a cut may lose now."""
+        inodes = {id(one): one for one in (*self.names.values(), *self.safe.values())}
+        contents = [number for inode in inodes.values() for number, _ in inode.unsynced]
+        return tuple(sorted({*contents, *[number for number, *_ in self.unsynced]}))
+
     def files_after(self, cut: PowerCut) -> dict[str, bytes | None]:
         chance = Random(cut.seed)  # noqa: S311 - chosen by seed, not secret
         names = dict(self.safe)
         kept = len(self.unsynced) if cut.mode != "older_names" else chance.randint(0, len(self.unsynced))
-        for _, change, inode in self.unsynced[:kept]:  # in order, as a file system's journal has them
-            _rename(names, change, inode)
+        for place, (number, change, inode) in enumerate(self.unsynced):  # in order, as a file system's journal has them
+            if place < kept or cut.spares(number):
+                _rename(names, change, inode)
         found: dict[str, bytes | None] = {}
         for path in sorted(names):
             folder = PurePosixPath(path).parent.as_posix()

@@ -28,6 +28,7 @@ _NAMES = "rename,renameat,renameat2,link,linkat,symlink,symlinkat,unlink,unlinka
 _SYNCS = "fsync,fdatasync,sync,syncfs"
 _ELSE = "clone,clone3,fork,vfork,copy_file_range,sendfile,splice,pwritev2,openat2"
 _TRACED = ",".join(f"?{name}" for name in f"{_FILES},{_NAMES},{_SYNCS},{_ELSE}".split(","))  # ?: not on every machine
+_FILLING = "pwrite64,pwritev,fallocate"
 _CALL = re.compile(r"^(\d+)\s+(\w+)\((.*)\)\s+= (-?\d+)")
 _FIRST_HALF = re.compile(r"^(\d+)\s+(.*?) ?<unfinished \.\.\.>$")
 _SECOND_HALF = re.compile(r"^(\d+)\s+<\.\.\. \w+ resumed>(.*)$")
@@ -38,7 +39,9 @@ _UNKNOWN = frozenset({"copy_file_range", "sendfile", "splice", "pwritev2", "open
 _CUT = '"...'  # strace's sign that it did not print everything
 
 
-def trace(disk: SimulatedDisk, command: Sequence[str], timeout: float) -> subprocess.CompletedProcess[str]:
+def trace(
+    disk: SimulatedDisk, command: Sequence[str], timeout: float, full_after: int | None
+) -> subprocess.CompletedProcess[str]:
     """Run a program and add what it does to the disk; see `SimulatedDisk.record`."""
     strace = shutil.which("strace")
     if strace is None:
@@ -49,6 +52,8 @@ def trace(disk: SimulatedDisk, command: Sequence[str], timeout: float) -> subpro
     with tempfile.TemporaryDirectory(prefix="glidepath-disk-") as place:
         log = Path(place) / "trace"
         options = ["-f", "-y", "-xx", "-qq", "-s", str(1 << 24), "--seccomp-bpf", "-o", str(log)]
+        if full_after is not None:
+            options += ["-e", f"inject={_FILLING}:error=ENOSPC:when={full_after + 1}+"]
         line = [strace, *options, "-e", f"trace={_TRACED}", "-e", "signal=none", "--", *command]
         done = _run(line, timeout)
         if not log.exists() or not log.stat().st_size:

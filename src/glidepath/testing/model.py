@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Mapping
+from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import count
 from typing import Any, Self
 
 from glidepath import _wire
 from glidepath._wire import Value
-from glidepath.spi import ModelRequest
+from glidepath.spi import HostedTool, ModelRequest
 from glidepath.testing.turns import Call, Step, Turn, UsageReport, as_turn, pieces
 from glidepath.values import (
     AssistantMessage,
@@ -47,6 +47,31 @@ class RecordedRequest(Value, frozen=True, kw_only=True):
     extras: Mapping[str, Any] | None = None
     user: str | None = None
     metadata: Mapping[str, str] | None = None
+    hosted_tools: tuple[str, ...] = ()
+    reasoning_tokens: int | None = None
+    task_budget: tuple[int, int | None] | None = None
+
+
+class RequestMeasure:
+    """How long the requests of a run are, in characters."""
+
+    def __init__(self) -> None:
+        self._lengths: dict[int, tuple[Message, int]] = {}
+
+    def count_characters(self, request: ModelRequest) -> int:
+        """The characters of a whole request: prompt, tool definitions, messages and the calls in them."""
+        tools = request.defined_tools or request.tools
+        schemas = sum([len(tool.name) + len(tool.description) + len(_wire.encode(tool.parameters)) for tool in tools])
+        measured = self._lengths
+        length = len(request.system_prompt) + schemas
+        for message in request.messages:  # each is measured once: a long run sends it in every turn
+            known = measured.get(id(message))
+            if known is None:
+                calls = message.tool_calls if isinstance(message, AssistantMessage) else ()
+                size = sum([len(call.name) + len(_wire.encode(call.arguments)) for call in calls])
+                known = measured[id(message)] = (message, len(message.text) + size)
+            length += known[1]
+        return length
 
 
 class ScriptedModel:
@@ -87,13 +112,16 @@ class ScriptedModel:
         self._script: list[Step] = [as_turn(turn) if isinstance(turn, str) else turn for turn in turns]
         self._then: Step | None = None
         self._asked = 0
-        self._lengths: dict[int, tuple[Message, int]] = {}
+        self._measure = RequestMeasure()
         self._call_numbers = count(1)
         self._delay = delay
         self._first_chunk_delay = first_chunk_delay
         self._usage = usage
         self._record = record
         self._problems: list[str] = []
+
+    def explain_no_hosted(self, _tool: HostedTool, _others: Sequence[object], /) -> None:
+        """A script offers every tool of a provider: its turns say what they have found."""
 
     def forever(self, turn: Step) -> Self:
         """Answer every request after the script with this turn; returns the model."""
@@ -206,21 +234,7 @@ class ScriptedModel:
             return None
         if isinstance(report, Usage):
             return report
-        return Usage(input=_tokens(self._request_length(request)), output=_tokens(said) if said else 0)
-
-    def _request_length(self, request: ModelRequest) -> int:
-        tools = request.defined_tools or request.tools
-        schemas = sum([len(tool.name) + len(tool.description) + len(_wire.encode(tool.parameters)) for tool in tools])
-        measured = self._lengths
-        length = len(request.system_prompt) + schemas
-        for message in request.messages:  # each is measured once: a long run sends it in every turn
-            known = measured.get(id(message))
-            if known is None:
-                calls = message.tool_calls if isinstance(message, AssistantMessage) else ()
-                size = sum([len(call.name) + len(_wire.encode(call.arguments)) for call in calls])
-                known = measured[id(message)] = (message, len(message.text) + size)
-            length += known[1]
-        return length
+        return Usage(input=_tokens(self._measure.count_characters(request)), output=_tokens(said) if said else 0)
 
 
 def _snapshot(request: ModelRequest) -> RecordedRequest:
@@ -228,6 +242,7 @@ def _snapshot(request: ModelRequest) -> RecordedRequest:
     seen["messages"] = tuple(request.messages)
     for offered in ("tools", "defined_tools"):
         seen[offered] = tuple(tool.name for tool in seen[offered])
+    seen["hosted_tools"] = tuple(tool.NAME for tool in request.hosted_tools)
     return RecordedRequest(**seen)
 
 

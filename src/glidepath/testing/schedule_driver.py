@@ -1,14 +1,20 @@
 """Who chooses the next callback of a schedule: a search through all of them, or one that repeats.
 
 The search is depth first. Two orders of the same callbacks that differ only where neighbors touch nothing in common
-lead to the same state, so one of them is enough. It is found with sleep sets (Godefroid): once a callback has been
-tried in a state, it sleeps in what is tried there next, and wakes when something runs on which it depends. A state in
-which all that is ready sleeps has been seen; the schedule is given up.
+lead to the same state, so one of them is enough. Two things find it:
+
+- Source sets (Abdulla, Aronis, Jonsson, Sagonas): in a state only one callback is tried at first. When a schedule is
+  over, its races are looked at: two callbacks that depend on each other, with nothing between them that orders them.
+  Where the first of the two was chosen, what leads to the other order is wanted, too.
+- Sleep sets (Godefroid): once a callback has been tried in a state, it sleeps in what is tried there next, and wakes
+  when something runs on which it depends. A state in which all that is ready sleeps has been seen; the schedule is
+  given up.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import asyncio
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from glidepath.testing.choosing_loop import Chooser, Names, ScheduledStep, ScheduleError
@@ -96,12 +102,13 @@ class Follower:
 class _Fork:
     """A state in which more than one callback was ready: what sleeps there, what was tried, what is tried now."""
 
-    __slots__ = ("choice", "ready", "sleeping", "touches", "tried")
+    __slots__ = ("choice", "ready", "sleeping", "touches", "tried", "wanted")
 
     def __init__(self, ready: tuple[int, ...], sleeping: dict[int, Touches | None], choice: int) -> None:
         self.ready = ready
         self.sleeping = sleeping
         self.choice = choice
+        self.wanted = {ready[choice]}  # what has to be tried here, with the reduction
         self.tried: dict[int, Touches | None] = {}
         self.touches: Touches | None = None
 
@@ -109,12 +116,13 @@ class _Fork:
 class Search:
     """Depth first through all schedules; one object for a whole exploration, begun again for each schedule.
 
-    `reduces`: callbacks tell what they touch. `keeps`: the states are wanted themselves, and not only their number.
+    `reduces`: callbacks tell what they touch. `keeps`: the states are wanted themselves, and not only their number;
+    without reduction it is asked in each of them whether this one is.
     """
 
     needs_touches = True
 
-    def __init__(self, detours: int | None, *, reduces: bool, keeps: bool = False) -> None:
+    def __init__(self, detours: int | None, *, reduces: bool, keeps: Callable[[], bool] | None = None) -> None:
         self.names = Names()
         self.pruned = 0
         self.states = 0
@@ -135,13 +143,19 @@ class Search:
         self._at: _Fork | None = None
         self._sleeping: dict[int, Touches | None] = {}
         self._ran: list[int] = []
+        self._ran_at: list[float] = []
+        self._makers: list[int] = []
+        self._forks: dict[int, _Fork] = {}  # by how many callbacks had run
         self._trace: list[tuple[int, frozenset[int], Touches | None]] = []  # event, its causes, what it touched
 
     def begin(self) -> bool:
         """Turn to the next schedule; False when there is none."""
-        if self._has_begun and not self._turn_back():
-            self.is_over = True
-            return False
+        if self._has_begun:
+            if self._reduces:
+                self._note_races()
+            if not self._turn_back():
+                self.is_over = True
+                return False
         self._has_begun = True
         self._start()
         return True
@@ -154,7 +168,8 @@ class Search:
             spent = sum(1 for one in self._path[:-1] if one.choice)
             if self._detours is None or spent < self._detours:
                 for place, number in enumerate(fork.ready):
-                    if number not in fork.tried and number not in fork.sleeping:
+                    is_wanted = not self._reduces or number in fork.wanted
+                    if is_wanted and number not in fork.tried and number not in fork.sleeping:
                         fork.choice = place
                         return True
             self._path.pop()
@@ -173,7 +188,7 @@ class Search:
             if not awake:
                 raise Pruned
             self._path.append(_Fork(numbers, dict(self._sleeping), awake[0]))
-        fork = self._at = self._path[self._depth]
+        fork = self._at = self._forks[len(self._ran)] = self._path[self._depth]
         self._depth += 1
         if fork.ready != numbers:
             raise ScheduleError(f"other callbacks are ready at choice {self._depth - 1}: {_NOT_THE_SAME}")
@@ -183,10 +198,12 @@ class Search:
         """Wake what depends on it, and note the state that is reached."""
         self._ran.append(step.number)
         if self._reduces:
+            self._ran_at.append(asyncio.get_running_loop().time())
+            self._makers.append(step.maker)
             self._wake(step)
         elif self._depth >= self._new_from:  # each order leads to another state
             self.states += 1
-            if self._keeps:
+            if self._keeps is not None and self._keeps():
                 self._new.append(tuple(self._ran))
 
     def _wake(self, step: ScheduledStep) -> None:
@@ -198,10 +215,47 @@ class Search:
         self._sleeping = {
             number: one for number, one in sleeping.items() if number != step.number and not _depends(one, touches)
         }
-        ran = zip(self._ran, self._trace, strict=False)  # it is the last that ran, and not yet in the trace
-        causes = frozenset(event for number, (event, _, one) in ran if number == step.maker or _depends(one, touches))
+        now = self._ran_at[-1]
+        ran = zip(self._ran, self._ran_at, self._trace, strict=False)  # it is the last that ran: not yet in the trace
+        causes = frozenset(
+            event
+            for number, at, (event, _, one) in ran
+            # Time moves only when nothing is ready: whatever ran earlier has to run before.
+            if number == step.maker or at < now or _depends(one, touches)
+        )
         event = self._events.setdefault((step.number, causes), len(self._events))
         self._trace.append((event, causes, touches))
+
+    def _note_races(self) -> None:
+        """Where two callbacks of the last schedule could have run in the other order, have that order tried, too."""
+        places = {number: place for place, number in enumerate(self._ran)}
+        before: list[int] = []  # for each callback, all that have to run before it, as bits
+        for place, (_, _, touches) in enumerate(self._trace):
+            made_by = places.get(self._makers[place])
+            made = 0 if made_by is None else before[made_by] | 1 << made_by
+            depends = [one for one in range(place) if _depends(self._trace[one][2], touches)]
+            everything = made
+            for one in depends:
+                everything |= before[one] | 1 << one
+            before.append(everything)
+            for one in depends:
+                fork = self._forks.get(one)
+                # In the same moment of time, and not made by it, nor by anything that comes of it.
+                is_free = not made >> one & 1 and self._ran_at[one] == self._ran_at[place]
+                if fork is not None and is_free and not any(before[other] >> one & 1 for other in depends):
+                    self._want_other_order(fork, before, one, place)
+
+    def _want_other_order(self, fork: _Fork, before: Sequence[int], first: int, second: int) -> None:
+        """Of what does not come of the first and leads to the second, something that can run in its place is wanted."""
+        free = [place for place in range(first + 1, second) if not before[place] >> first & 1]
+        free.append(second)
+        among = sum(1 << place for place in free)
+        starts = [self._ran[place] for place in free if not before[place] & among]
+        ready = [number for number in fork.ready if number in starts]
+        if not ready:
+            fork.wanted.update(fork.ready)
+        elif fork.wanted.isdisjoint(ready):
+            fork.wanted.add(ready[0])
 
     def take_new_states(self) -> Sequence[tuple[int, ...]]:
         """The states that the last schedule added, each as the numbers of the callbacks that lead to it, in order."""
@@ -227,7 +281,7 @@ class Search:
                 if last not in self._known:
                     self._known.add(last)
                     self.states += 1
-                    if self._keeps:
+                    if self._keeps is not None:
                         ran = zip(self._ran, trace, strict=True)
                         self._new.append(tuple(number for number, (event, _, _) in ran if event in state))
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import traceback
-from collections.abc import Callable, Coroutine, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Hashable, Iterator, Sequence
 from contextlib import ExitStack
 from typing import Any, Generic, TypeVar
 
 from glidepath._wire import Value
 from glidepath.testing.choosing_loop import ChoosingLoop, Names, ScheduleError
+from glidepath.testing.failure_program import name_in_program, write_program
 from glidepath.testing.schedule_driver import CrashHere, Driver, Follower, Pruned, Search
 from glidepath.testing.sharing import Sharing
 from glidepath.values import ConfigurationError
@@ -41,7 +42,7 @@ class Explored(Value, frozen=True, kw_only=True):
     pruned: int = 0
     """Schedules that were given up on the way, as equal to one that was tried."""
     crashes: int = 0
-    """Moments at which the process was made to die."""
+    """Moments at which the process was made to die; with `survives`, those that leave different things behind."""
 
 
 class Schedules(Generic[T]):
@@ -89,13 +90,17 @@ class Schedules(Generic[T]):
         for schedule in self._explore(search):
             tried, deepest = tried + 1, max(deepest, len(schedule.choices))
             search.take_new_states()
-            _require(holds, schedule.result, schedule.choices)
+            self._require(holds, schedule.result, schedule.choices)
         return Explored(
             schedules=tried, deepest=deepest, complete=search.is_over, states=search.states, pruned=search.pruned
         )
 
     def check_crashes(
-        self, recover: Callable[[], Coroutine[Any, Any, R]], holds: Callable[[R], object] | None = None
+        self,
+        recover: Callable[[], Coroutine[Any, Any, R]],
+        holds: Callable[[R], object] | None = None,
+        *,
+        survives: Callable[[], Hashable] | None = None,
     ) -> Explored:
         """Let the process die in every state of every schedule, and look at what the next process makes of it.
 
@@ -103,14 +108,26 @@ class Schedules(Generic[T]):
         next process runs, an hour later, on another loop; `holds` looks at its result. Nothing of the dead process
         runs before that: no `finally`, no timer. What the scenario shares with `recover`, a store for example, is
         what outlives the process.
+
+        `survives` tells what outlives it, as something hashable: of the deaths at one virtual time that leave the same
+        behind, one is tried. It has to tell everything that `recover` and `holds` look at.
         """
-        search = Search(self._detours, reduces=self._shared is not None, keeps=True)
+        left: set[Hashable] = set()
+
+        def is_new(now: float | None = None) -> bool:
+            if survives is None:
+                return True
+            before = len(left)
+            left.add((asyncio.get_running_loop().time() if now is None else now, survives()))
+            return len(left) > before
+
+        reduces = self._shared is not None
+        search = Search(self._detours, reduces=reduces, keeps=is_new)
         tried = deepest = crashes = 0
         for schedule in self._explore(search):
             tried, deepest = tried + 1, max(deepest, len(schedule.choices))
             for steps in search.take_new_states():
-                crashes += 1
-                self._crash(search.names, steps, recover, holds)
+                crashes += self._crash(search.names, steps, recover, holds, is_new if reduces else None)
         return Explored(
             schedules=tried,
             deepest=deepest,
@@ -120,15 +137,31 @@ class Schedules(Generic[T]):
             crashes=crashes,
         )
 
-    def replay(self, choices: Sequence[int] = ()) -> T:
-        """Run the scenario once with these choices; where they end, callbacks run in the order they became ready."""
-        return self._run(Follower(choices), Names())
+    def replay(self, choices: Sequence[int] = (), holds: Callable[[T], object] | None = None) -> T:
+        """Run the scenario once with these choices; where they end, callbacks run in the order they became ready.
 
-    def replay_crash(self, choices: Sequence[int], steps: int, recover: Callable[[], Coroutine[Any, Any, R]]) -> R:
-        """Run the scenario with these choices until so many callbacks have run, then `recover`; returns its result."""
+        With `holds`, what is bad raises `ScheduleError`, as in `check`.
+        """
+        result = self._run(Follower(choices), Names())
+        self._require(holds, result, tuple(choices))
+        return result
+
+    def replay_crash(
+        self,
+        choices: Sequence[int],
+        steps: int,
+        recover: Callable[[], Coroutine[Any, Any, R]],
+        holds: Callable[[R], object] | None = None,
+    ) -> R:
+        """Run the scenario with these choices until so many callbacks have run, then `recover`; returns its result.
+
+        With `holds`, what is bad raises `ScheduleError`, as in `check_crashes`.
+        """
         if steps < 1:
             raise ConfigurationError(f"steps={steps} is not a number of callbacks; a process can die after the first")
-        return self._die_and_recover(Follower(choices, crash_after=steps), Names(), recover)
+        result = self._die_and_recover(Follower(choices, crash_after=steps), Names(), recover)
+        self._require(holds, result, tuple(choices), _Death(steps, recover))
+        return result
 
     def _explore(self, search: Search) -> Iterator[Schedule[T]]:
         """Each schedule that is not equal to one before it."""
@@ -152,7 +185,7 @@ class Schedules(Generic[T]):
             except Pruned:
                 raise
             except (Exception, asyncio.CancelledError) as error:
-                raise make_schedule_error(driver.choices(), error) from error
+                raise self._make_error(driver.choices(), error) from error
             finally:
                 loop.driver = None  # what is left over is cancelled in one order
         return result
@@ -164,22 +197,74 @@ class Schedules(Generic[T]):
             stack.enter_context(sharing.install())
         return ChoosingLoop(driver, names, sharing)  # type: ignore[abstract] # files and sockets have no place in a schedule
 
+    def _require(
+        self,
+        holds: Callable[[Any], object] | None,
+        result: object,
+        choices: tuple[int, ...],
+        death: _Death | None = None,
+    ) -> None:
+        if holds is None:
+            return
+        try:
+            held = holds(result)
+        except Exception as error:
+            raise self._make_error(choices, error, death, holds) from error
+        if held is False:
+            raise self._make_error(choices, f"it returned {result!r:.500}", death, holds)
+
+    def _make_error(
+        self,
+        choices: tuple[int, ...],
+        why: object,
+        death: _Death | None = None,
+        holds: Callable[[Any], object] | None = None,
+    ) -> ScheduleError:
+        """The error of a schedule that fails, with the program that runs it again."""
+        kept = list(choices)
+        while kept and not kept[-1]:  # the first one is what is taken anyway
+            kept.pop()
+        said = "".join(traceback.format_exception_only(why)).strip() if isinstance(why, BaseException) else str(why)
+        scenario, rule = name_in_program(self._scenario, "scenario"), name_in_program(holds, "holds")
+        names = [scenario, *([] if death is None else [name_in_program(death.recover, "recover")])]
+        names += [rule] if rule.line else []
+        given = ", ".join([f"{kept}", *([] if death is None else [f"{death.steps}"]), *[one.name for one in names[1:]]])
+        how = f".{'replay' if death is None else 'replay_crash'}({given})"
+        call = f"Schedules({scenario.name}){how}"
+        if holds is not None and not rule.line:  # nobody can import it: what it did not like is shown
+            call = f"print({call})"
+        program = write_program("from glidepath.testing import Schedules", names, call)
+        return ScheduleError(
+            f"this schedule fails; run it again with Schedules(...){how}:\n{said}\n\n{program}", tuple(kept)
+        )
+
     def _crash(
         self,
         names: Names,
         steps: Sequence[int],
         recover: Callable[[], Coroutine[Any, Any, R]],
         holds: Callable[[R], object] | None,
-    ) -> None:
+        is_new: Callable[[float], bool] | None,
+    ) -> bool:
+        """One death; False when it leaves what another one has left."""
         driver = Follower(numbers=steps)
-        how = f".replay_crash({{}}, {len(steps)}, recover)"
+        death = _Death(len(steps), recover)
         try:
-            result = self._die_and_recover(driver, names, recover)
+            result = self._die_and_recover(driver, names, recover, is_new)
+        except Pruned:
+            return False
         except (Exception, asyncio.CancelledError) as error:
-            raise make_schedule_error(driver.choices(), error, how) from error
-        _require(holds, result, driver.choices(), how)
+            raise self._make_error(driver.choices(), error, death) from error
+        self._require(holds, result, driver.choices(), death)
+        return True
 
-    def _die_and_recover(self, driver: Follower, names: Names, recover: Callable[[], Coroutine[Any, Any, R]]) -> R:
+    def _die_and_recover(
+        self,
+        driver: Follower,
+        names: Names,
+        recover: Callable[[], Coroutine[Any, Any, R]],
+        is_new: Callable[[float], bool] | None = None,
+    ) -> R:
         with ExitStack() as stack:
             loop = self._open_loop(driver, names, stack)
             # The dead are buried last: what they would do in a `finally` must find nothing that is still looked at.
@@ -191,28 +276,16 @@ class Schedules(Generic[T]):
                 pass
             finally:
                 loop.driver = None
+            if is_new is not None and not is_new(loop.time()):
+                raise Pruned
             later = loop.time() + _DEAD_FOR
             following = ChoosingLoop(None, Names(), now=later)  # type: ignore[abstract] # as above
             with asyncio.Runner(loop_factory=lambda: following) as next_process:
                 return next_process.run(recover())
 
 
-def _require(holds: Callable[[Any], object] | None, result: object, choices: tuple[int, ...], how: str = "") -> None:
-    if holds is None:
-        return
-    try:
-        held = holds(result)
-    except Exception as error:
-        raise make_schedule_error(choices, error, how) from error
-    if held is False:
-        raise make_schedule_error(choices, f"it returned {result!r:.500}", how)
+class _Death(Value, frozen=True):
+    """After how many callbacks the process dies, and what the next one does."""
 
-
-def make_schedule_error(choices: tuple[int, ...], why: object, how: str = "") -> ScheduleError:
-    """The error of a schedule that fails, with the line that runs it again."""
-    kept = list(choices)
-    while kept and not kept[-1]:  # the first one is what is taken anyway
-        kept.pop()
-    said = "".join(traceback.format_exception_only(why)).strip() if isinstance(why, BaseException) else str(why)
-    line = (how or ".replay({})").format(kept)
-    return ScheduleError(f"this schedule fails; run it again with Schedules(...){line}:\n{said}", tuple(kept))
+    steps: int
+    recover: Callable[[], Coroutine[Any, Any, Any]]

@@ -52,6 +52,7 @@ from glidepath.testing.conformance.sandbox_escapes import SandboxContract  # noq
 from glidepath.testing.conformance.skill_contract import SkillContract  # noqa: E402
 from glidepath.testing.conformance.source_contract import ToolSourceContract  # noqa: E402
 from glidepath.testing.conformance.store_contract import SessionStoreContract  # noqa: E402
+from glidepath.testing.conformance.turbulent_stores import TurbulentStoreContract, TurbulentWalletContract  # noqa: E402
 from glidepath.testing.conformance.wallet_stores import WalletStoreContract  # noqa: E402
 
 __all__ = [
@@ -82,6 +83,8 @@ __all__ = [
     "TokenEstimatorContract",
     "ToolGateContract",
     "ToolSourceContract",
+    "TurbulentStoreContract",
+    "TurbulentWalletContract",
     "WalletStoreContract",
 ]
 
@@ -94,11 +97,11 @@ CONTRACTS: Mapping[str, tuple[type[Contract], ...]] = MappingProxyType(
         "context_strategy": (ContextStrategyContract,),
         "call_guard": (CallGuardContract,),
         "stop_guard": (StopGuardContract,),
-        "session_store": (SessionStoreContract,),
+        "session_store": (SessionStoreContract, TurbulentStoreContract),
         "session_catalog": (CatalogContract,),
         "session_excerpts": (ExcerptsContract,),
         "session_inbox": (InboxContract,),
-        "wallet_store": (WalletStoreContract,),
+        "wallet_store": (WalletStoreContract, TurbulentWalletContract),
         "team_coordinator": (TeamCoordinatorContract, ReviewingCoordinatorContract, PlanningCoordinatorContract),
         "evaluation_strategy": (EvaluationStrategyContract,),
         "before_tool_call": (BeforeToolCallContract, ProvenanceContract),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import pty
 import socket
 import subprocess
 import sys
@@ -167,6 +166,8 @@ class SandboxContract(SandboxFiles):
 
     def test_sbx_43_typing_into_the_terminal(self) -> None:
         """SBX-43: nothing can be typed into the terminal of the person who started it."""
+        import pty  # which Windows does not have
+
         above, below = pty.openpty()
         try:
             self.assert_contained_program("SBX-43", "import fcntl; fcntl.ioctl(0, 0x5412, b'x')", stdin=below)

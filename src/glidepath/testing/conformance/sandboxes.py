@@ -7,7 +7,6 @@ attempt fails and nothing outside has changed.
 from __future__ import annotations
 
 import os
-import pwd
 import subprocess
 import sys
 import tempfile
@@ -199,6 +198,8 @@ class SandboxFiles(Contract):
 
     def test_sbx_11_the_home_folder(self) -> None:
         """SBX-11: nothing in the person's home is shown except what was named and the interpreter."""
+        import pwd  # which Windows does not have
+
         home = os.path.realpath(pwd.getpwuid(os.getuid()).pw_dir)
         own = os.path.realpath(sys.base_prefix)
         names = [f"{home}/{name}" for name in os.listdir(home) if not own.startswith(f"{home}/{name}")]  # noqa: PTH208
