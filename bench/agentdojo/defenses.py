@@ -86,6 +86,9 @@ def misses(report):
         through = report[policy]["attacked"]["through"] if policy in report else ()
         if through:
             found.append(f"{policy}: {len(through)} attacks succeed: {', '.join(through[:5])}")
+        unasked = report[policy]["attacked"].get("unasked") if policy in report else ()
+        if unasked:
+            found.append(f"{policy}: {len(unasked)} calls of an attack ran unasked: {', '.join(unasked[:5])}")
     clean = report["provenance"]["clean"]
     if clean["asked"] > MOST_ASKED * clean["calls"]:
         found.append(f"provenance asks about {clean['asked']} of {clean['calls']} calls")

@@ -116,6 +116,23 @@ _HOMES = {
     "glidepath.texts": ("Texts",),
     "glidepath.tools": ("Tool", "ToolContext", "ToolResult", "tool"),
 }
+_ELSEWHERE = {
+    "glidepath.code": ("CodeMode",),
+    "glidepath.constraints": ("KillSwitchConstraint",),
+    "glidepath.evals": ("Case", "Dataset", "evaluate"),
+    "glidepath.events": ("RunEnded", "StreamChunk", "ToolEnded", "ToolStarted"),
+    "glidepath.gate": ("Gate",),
+    "glidepath.mcp": ("McpServer",),
+    "glidepath.messages": ("AssistantMessage", "FileBlock", "ImageBlock", "UserMessage"),
+    "glidepath.models": ("AnthropicModel", "GoogleModel", "LocalModel", "OpenAIChatModel", "OpenAIResponsesModel"),
+    "glidepath.observe": ("LogObserver",),
+    "glidepath.provenance": ("Provenance",),
+    "glidepath.sandbox": ("Sandbox",),
+    "glidepath.sessions": ("MemoryStore", "PostgresStore", "SqliteStore"),
+    "glidepath.teams": ("Team",),
+    "glidepath.testing": ("ScriptedModel", "VirtualClock", "call", "say"),
+}
+"""Names that people look for here, by the module that has them."""
 
 
 def __getattr__(name: str) -> Any:
@@ -126,6 +143,9 @@ def __getattr__(name: str) -> Any:
             value = getattr(import_module(home), name)
             globals()[name] = value
             return value
+    for home, names in _ELSEWHERE.items():
+        if name in names:  # an ImportError, because `from glidepath import NAME` drops the text of an AttributeError
+            raise ImportError(f"glidepath has no {name}: from {home} import {name}", name="glidepath")
     raise AttributeError(f"module 'glidepath' has no attribute {name!r}")
 
 

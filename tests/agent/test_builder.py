@@ -29,6 +29,7 @@ from glidepath import (
 )
 from glidepath.agent import FIELDS, Setters
 from glidepath.events import RunEnded, StreamChunk
+from glidepath.models import WebSearch
 from glidepath.sessions import MemoryStore
 from glidepath.spi import HOOKS, AfterDecision, Block
 from glidepath.testing import ScriptedModel, call, say, virtual
@@ -83,6 +84,8 @@ NAMED = {  # for a field a value that is not the default; the others follow from
     "model": MODEL,
     "tools": (look, deliver),
     "tool_sources": (SOURCE,),
+    "hosted_tools": (WebSearch(),),
+    "reasoning": "low",
     "skills": (Skill(name="pdf", description="d", instructions="i", for_model=False),),  # else it brings tools along
     "agents": (FILE,),
     "limits": Limits(max_iterations=7),

@@ -6,6 +6,7 @@ import pytest
 
 from glidepath import Agent, CancelToken, ConfigurationError, Limits, LoopOutcome, tool
 from glidepath.events import ToolsChanged
+from glidepath.models import WebSearch
 from glidepath.sim import simulate
 from glidepath.testing import ScriptedModel, call, say, virtual
 from glidepath.tools import SourceError, ToolSource, ToolSupply
@@ -133,3 +134,24 @@ def test_a_simulation_opens_no_source():
     agent = Agent(model=ScriptedModel([]), tools=[add, source], limits=Limits(max_iterations=5))
     simulate(agent.config, seeds=1, only=["empty_reply"])
     assert source.log == []
+
+
+@virtual
+async def test_a_source_does_not_take_the_name_of_a_hosted_tool():
+    class Hosting(ScriptedModel):
+        def explain_no_hosted(self, tool, others):
+            return None
+
+    class Searching(Supply):
+        async def tools(self):
+            return (add.renamed("web_search"),)
+
+    class Shelf(Source):
+        def open(self):
+            return Searching(self)
+
+    model = Hosting([say("ok")])
+    await Agent(model=model, tools=[Shelf(), WebSearch()], limits=Limits(max_iterations=5)).run("go")
+    names = list(model.requests[0].tools)
+    assert len(names) == 1
+    assert names != ["web_search"]

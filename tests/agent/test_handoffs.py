@@ -1,6 +1,8 @@
 """Hand-offs: another agent speaks in the same run, within the first one's bounds, also after a pause and a crash."""
 
+import asyncio
 import signal
+import sqlite3
 import subprocess
 import sys
 import textwrap
@@ -8,10 +10,12 @@ import textwrap
 import pytest
 
 from glidepath import Agent, AgentState, ConfigurationError, Limits, LoopOutcome, Session, approve, tool
+from glidepath.agent import find_handoff
+from glidepath.agent.replay import replay
 from glidepath.events import GuardTripped, ModelSwitched
 from glidepath.plugins import ToolListGate
 from glidepath.sessions import MemoryStore, SqliteStore
-from glidepath.testing import EventRecorder, ScriptedModel, call, calls, say, virtual
+from glidepath.testing import EventRecorder, RecordedRun, ScriptedModel, call, calls, say, virtual
 
 LIMITS = Limits(max_iterations=12)
 
@@ -245,3 +249,87 @@ def test_kill_9_in_the_first_call_of_the_next_agent_continues_with_that_agent(tm
     done = subprocess.run([*command, "resume"], capture_output=True, text=True, timeout=60, check=False)
     assert done.stdout.startswith("DONE Done by billing."), done.stdout + done.stderr
     assert (tmp_path / "ledger").read_text().split() == ["triage", "billing", "billing"]
+
+
+def test_g13_a_death_after_the_hand_off_repeats_what_either_agent_had_begun_and_may_repeat(tmp_path):
+    """The first agent's call in the background, and the second one's open call: both are idempotent."""
+    begun = []
+
+    @tool(background=True, idempotent=True)
+    async def index(n: int) -> str:
+        """Index."""
+        begun.append("index")
+        await asyncio.sleep(10)
+        return "indexed"
+
+    @tool(idempotent=True)
+    async def look() -> str:
+        """Look, and copy the disk as a death would leave it."""
+        begun.append("look")
+        if not (tmp_path / "b.db").exists():
+            with sqlite3.connect(tmp_path / "a.db") as here, sqlite3.connect(tmp_path / "b.db") as there:
+                here.backup(there)
+        return "seen"
+
+    def team(store, first, second):
+        billing = named("billing", *second, tools=[look])
+        return named("triage", *first, tools=[index], handoffs=[billing], store=store)
+
+    async def run():
+        store = SqliteStore(tmp_path / "a.db")
+        agent = team(store, [call("index", n=1), give("billing")], [call("look"), "Done.", "Done."])
+        await agent.run("go", session="s")
+        await store.close()
+        begun.append("died")
+        store = SqliteStore(tmp_path / "b.db")
+        result = await team(store, [], ["Done.", "Really done."]).resume("s")
+        await store.close()
+        return result
+
+    result = virtual(run)()
+    assert begun[:3] == ["index", "look", "died"]
+    assert sorted(begun[3:]) == ["index", "look"]
+    assert [one.name for one in result.unknown_effects] == []
+    assert result.text == "Really done."
+
+
+# --- repeating it --------------------------------------------------------------------------------------------------
+
+
+def relay(store, *, words, first=(), second=()):
+    """Three hand-offs between two agents whose prompts a function writes, each time with the next word."""
+    billing = named(
+        "billing", *second, tools=[refund], handoffs=["triage"], system_prompt=lambda _: f"You bill, {next(words)}."
+    )
+    return named("triage", *first, handoffs=[billing], store=store, system_prompt=lambda _: f"You sort, {next(words)}.")
+
+
+async def record_relay(store):
+    first = [give("billing"), give("billing", "again")]
+    second = [call("refund", order=7), give("triage"), "Refunded."]
+    agent = relay(store, words=iter("abcdefg"), first=first, second=second)
+    result = await agent.run("Refund 7.", session="s")
+    assert (result.text, [one["to"] for one in map(find_handoff, result.messages) if one]) == (
+        "Refunded.",
+        ["billing", "triage", "billing"],
+    )
+    return result
+
+
+@virtual
+async def test_a_replay_repeats_what_everybody_said_and_asks_nobody():
+    store = MemoryStore()
+    recorded = await record_relay(store)
+    agent = relay(store, words=iter(()))  # nobody has anything more to say
+    replayed = await replay(agent, store, "s")
+    assert (replayed.same, replayed.whole, replayed.difference) == (True, True, "")
+    assert (replayed.result.text, replayed.result.usage) == ("Refunded.", recorded.usage)
+
+
+@virtual
+async def test_the_same_run_under_another_limit_asks_nobody_either():
+    store = MemoryStore()
+    await record_relay(store)
+    run = await RecordedRun.read(relay(store, words=iter("abcdefg" * 9)), store, "s")
+    result, changed = await run.fly(Limits(max_iterations=2))
+    assert (result.outcome, result.iterations, changed) == (LoopOutcome.WRAPPED_UP, 2, False)

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import textwrap
 import time
+from contextlib import aclosing, suppress
 
 import pytest
 
@@ -88,9 +89,11 @@ async def test_an_endless_iterable_is_read_as_it_is_needed_and_ends_with_the_bud
     assert [(await anext(results)).text for _ in range(5)] == [f"did item {n}" for n in range(5)]
     await results.aclose()
     assert len(read) < 40
-    ended = await asyncio.wait_for(collect(agent.map(forever(), budget=Limits(max_cost="0.01"), at_once=3)), 1e6)
-    assert sum(one.ok for one in ended) > 0
-    assert not ended[-1].ok
+    for at_once in (3, 30):
+        mapped = agent.map(forever(), budget=Limits(max_cost="0.01"), at_once=at_once)
+        ended = await asyncio.wait_for(collect(mapped), 1e6)
+        assert sum(one.ok for one in ended) > 0
+        assert not ended[-1].ok
 
 
 @virtual
@@ -116,6 +119,49 @@ async def test_a_source_that_fails_raises_after_its_last_result():
     with pytest.raises(ItemsError, match="number 2: OSError: disk gone") as caught:
         await anext(results)
     assert isinstance(caught.value.__cause__, OSError)
+
+
+@virtual
+async def test_a_result_does_not_wait_for_the_next_item():
+    seen = asyncio.Event()
+
+    async def ask_after_each_answer():
+        for prompt in ("one", "two", "three"):
+            seen.clear()
+            yield prompt
+            await seen.wait()
+
+    texts = []
+    async for result in Agent(model=echo(), limits=LIMITS).map(ask_after_each_answer()):
+        texts.append(result.text)
+        seen.set()
+    assert len(texts) == 3
+
+
+@virtual
+async def test_a_source_that_does_not_stop_when_it_is_asked_to_keeps_nobody():
+    async def stubborn():
+        while True:
+            with suppress(asyncio.CancelledError):
+                yield "one"
+                await asyncio.sleep(60)
+
+    began = asyncio.get_running_loop().time()
+    async with aclosing(Agent(model=echo(), limits=LIMITS).map(stubborn(), at_once=2)) as results:
+        assert (await anext(results)).text == "did one"
+    assert asyncio.get_running_loop().time() - began < 60, "it was waited for"
+
+
+@virtual
+async def test_a_source_that_is_cancelled_by_itself_has_failed():
+    async def broken():
+        yield "one"
+        raise asyncio.CancelledError
+
+    results = Agent(model=echo(), limits=LIMITS).map(broken())
+    assert (await anext(results)).text == "did one"
+    with pytest.raises(ItemsError, match="items failed at number 1: CancelledError"):
+        await anext(results)
 
 
 @virtual

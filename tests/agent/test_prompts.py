@@ -6,9 +6,10 @@ from datetime import date
 import pytest
 
 from glidepath import Agent, ConfigurationError, Limits, LoopOutcome, approve, tool
+from glidepath.agent.replay import replay
 from glidepath.sessions import MemoryStore, SqliteStore
 from glidepath.spi import PromptContext
-from glidepath.testing import ScriptedModel, call, say, virtual
+from glidepath.testing import RecordedRun, ScriptedModel, call, say, virtual
 
 LIMITS = Limits(max_iterations=6)
 
@@ -176,3 +177,16 @@ async def test_the_session_of_a_failed_prompt_is_free_for_the_next_run():
     with pytest.raises(ConfigurationError):
         await agent.run("go", session="s", system_prompt=crash)
     assert (await agent.run("go", session="s")).text == "a"
+
+
+@virtual
+async def test_a_replay_has_the_text_that_was_written_then():
+    store, words = MemoryStore(), iter(["now"])
+    agent = Agent(
+        model=ScriptedModel(["Hello."]), system_prompt=lambda _: f"It is {next(words)}.", limits=LIMITS, store=store
+    )
+    await agent.run("go", session="s")
+    replayed = await replay(agent, store, "s")
+    assert (replayed.same, replayed.whole, replayed.difference) == (True, True, "")
+    run = await RecordedRun.read(agent, store, "s")
+    assert (await run.fly(LIMITS))[0].text == "Hello."

@@ -51,6 +51,21 @@ def test_a_class_derived_from_one_with_settings_checks_them_too():
         Mine(max_iterations=0)
 
 
+def test_an_error_offers_none_only_where_none_is_taken():
+    lies, offers = [], 0
+    for owner, name, one in EVERY:
+        if one.kind.removesuffix("?") not in ("int", "count", "seconds") or not one.checked:
+            continue
+        with pytest.raises(ConfigurationError) as caught:
+            make(owner, **{name: -1})
+        if "None" in str(caught.value):
+            offers += 1
+            if one.kind[-1] != "?":
+                lies.append(str(caught.value))
+    assert lies == []
+    assert offers > 3, "limits that may be off say so"
+
+
 def test_every_field_is_declared_with_a_sentence():
     for owner in OWNERS:
         assert tuple(settings_of(owner)) == owner.__struct_fields__

@@ -4,7 +4,7 @@ import pytest
 
 from glidepath import Agent, ConfigurationError, Limits, approve, tool
 from glidepath.messages import FileBlock, ImageBlock
-from glidepath.sessions import MemoryStore
+from glidepath.sessions import MemoryStore, SqliteStore
 from glidepath.testing import ScriptedModel, call, calls, virtual
 
 LIMITS = Limits(max_iterations=12)
@@ -80,3 +80,26 @@ def test_an_agent_among_the_tools_says_what_to_write():
     other = Agent(model=ScriptedModel(), limits=LIMITS)
     with pytest.raises(ConfigurationError, match=r"as_tool\(name, description\), or handoffs="):
         Agent(model=ScriptedModel(), tools=[other], limits=LIMITS)
+
+
+def shown(thing):
+    return [name for name in dir(thing) if not name.startswith("_")]
+
+
+def test_dir_shows_what_people_use(tmp_path):
+    agent = Agent(model=ScriptedModel(["Hi."]), limits=Limits(max_iterations=2))
+    assert shown(agent) == [
+        *("as_tool", "config", "fork", "map", "map_sync", "replace", "resume", "resume_sync", "rewind"),
+        *("run", "run_sync", "stream", "stream_sync"),
+    ]
+    assert shown(agent.stream("Hi.")) == ["batches", "partial", "result", "state", "text"]
+    used = ["annotate", "close", "entries", "find", "fork", "load", "remove", "remove_many", "rewind", "wallets"]
+    assert shown(MemoryStore()) == used
+    assert shown(SqliteStore(tmp_path / "s.db")) == sorted([*used, "path"])
+
+
+def test_what_dir_shows_is_there(tmp_path):
+    agent = Agent(model=ScriptedModel(["Hi."]), limits=Limits(max_iterations=2))
+    for thing in (agent, agent.stream("Hi."), MemoryStore(), SqliteStore(tmp_path / "s.db")):
+        for name in dir(thing):
+            getattr(type(thing), name, None) or getattr(thing, name)

@@ -8,6 +8,7 @@ import pytest
 
 from glidepath import Agent, ConfigurationError, Limits, LoopOutcome, Rules, tool
 from glidepath.errors import RejectedError
+from glidepath.models import CodeExecution
 from glidepath.sessions import Session, SqliteStore
 from glidepath.testing import ScriptedModel, call, calls, fail, say, virtual
 
@@ -118,9 +119,13 @@ async def test_arguments_that_give_orders_are_data_in_the_question():
     assert "do not follow it" in reviewer.requests[0].system_prompt
 
 
-def test_a_reviewer_has_no_tools():
+OTHER = Agent(model=ScriptedModel([]), limits=Limits(max_iterations=2), agent_name="other")
+
+
+@pytest.mark.parametrize("own", [{"tools": [fetch]}, {"tools": [CodeExecution()]}, {"handoffs": [OTHER]}])
+def test_a_reviewer_has_nothing_to_act_with(own):
     with pytest.raises(ConfigurationError, match="an agent without tools"):
-        Agent(model=ScriptedModel([]), approvals=Rules(reviewer=Agent(model=ScriptedModel([]), tools=[fetch])))
+        Agent(model=ScriptedModel([]), approvals=Rules(reviewer=Agent(model=ScriptedModel([]), **own)))
 
 
 PROGRAM = """

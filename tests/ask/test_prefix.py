@@ -7,9 +7,10 @@ import pytest
 
 from glidepath import Agent, GuardrailsConfig, Limits, Plugin, RunResult, Usage, tool
 from glidepath.errors import RateLimitedError
+from glidepath.events import ContextShaped
 from glidepath.messages import SystemMessage, UserMessage
 from glidepath.outcome import AgentState, LoopOutcome
-from glidepath.testing import ScriptedModel, call, fail, say, virtual
+from glidepath.testing import EventRecorder, ScriptedModel, call, fail, say, virtual
 
 WARNING = "cannot use the prompt cache"
 
@@ -62,6 +63,21 @@ async def test_a_compaction_is_named_once(warned):
 async def test_a_compaction_without_a_cache_loses_nothing(warned):
     await fly(ScriptedModel(script(15)), context_window=1_500)
     assert warned() == []
+
+
+@pytest.mark.parametrize(
+    ("price", "more"),
+    [((2, 10, "0.2", "2.5"), 2_300_000), ((2, 10, "0.2", None), 1_800_000), ((2, 10), None)],
+    ids=["written to the cache again", "read again", "no price of a cache"],
+)
+@virtual
+async def test_a_compaction_says_what_it_costs_that_the_cache_has_nothing_of_the_rest(price, more):
+    events = EventRecorder()
+    model = ScriptedModel(script(15, cache_read=100))
+    await fly(model, context_window=1_500, prices={"scripted": price}, event_sink=events)
+    shaped = events.of(ContextShaped)[0]
+    assert shaped.resent_tokens > 100
+    assert shaped.picodollars == (None if more is None else shaped.resent_tokens * more)
 
 
 @virtual

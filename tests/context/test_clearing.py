@@ -1,5 +1,7 @@
 """Clearing old results, starting over after each compaction, and what a break of the prefix costs."""
 
+import re
+
 import pytest
 from hypothesis import given
 
@@ -9,7 +11,7 @@ from glidepath.events import ContextShaped, GuardTripped
 from glidepath.messages import AssistantMessage, ToolCall, ToolResultMessage, UserMessage
 from glidepath.testing import EventRecorder, ScriptedModel, call, say, virtual
 
-from .grammar import cases, damaged, quick, sizes_of
+from .grammar import cases, damaged, healthy, quick, sizes_of
 
 STEPS = 100
 
@@ -91,7 +93,7 @@ class Ledger:
         return call("book", step=left[0]) if left else say("All is booked.")
 
 
-@pytest.mark.parametrize("strategy", ["clear", "summarize"])
+@pytest.mark.parametrize("strategy", ["compact", "clear", "summarize"])
 @virtual
 async def test_a_done_step_is_not_done_again_after_twenty_compactions(strategy):
     ledger, recorder = Ledger(), EventRecorder()
@@ -100,7 +102,7 @@ async def test_a_done_step_is_not_done_again_after_twenty_compactions(strategy):
         tools=[ledger.tool],
         limits=Limits(max_iterations=STEPS + 20),
         context_strategy=strategy,
-        context_window=9_000 if strategy == "clear" else 4_200,
+        context_window={"compact": 7_000, "clear": 9_000, "summarize": 4_200}[strategy],
         max_output_tokens=300,
         event_sink=recorder,
     )
@@ -179,3 +181,95 @@ def test_a_cleared_view_keeps_each_call_with_its_result_and_is_never_larger(case
         asked = {call.id for one in view.messages if type(one) is AssistantMessage for call in one.tool_calls}
         assert {one.call_id for one in view.messages if type(one) is ToolResultMessage} <= asked
     assert shaped.tokens <= max(budget, plain.tokens)
+
+
+# --- what the marker of `compact` lists ----------------------------------------------------------------------------
+
+
+def listing(messages, budget, done=None):
+    sizes = sizes_of(messages)
+    return Compact().shape_listing_calls(done, messages, sizes, budget, [0])
+
+
+def marker_of(shaped):
+    (marker,) = [one for one in shaped.messages if isinstance(one, UserMessage) and one.internal]
+    return marker
+
+
+def test_the_marker_lists_the_calls_that_are_gone_and_none_that_failed_or_is_in_view():
+    messages = transcript(30)
+    messages[4] = ToolResultMessage("c1", "look", "no such thing", is_error=True)
+    shaped, _ = listing(messages, 3_000)
+    said = marker_of(shaped).text
+    assert 'look {"n":0}; look {"n":2};' in said
+    assert '{"n":1}' not in said
+    in_view = [call.arguments["n"] for one in shaped.messages for call in getattr(one, "tool_calls", ())]
+    assert in_view
+    assert not any(f'{{"n":{number}}}' in said for number in in_view)
+    assert shaped.tokens <= 3_000
+
+
+def test_what_is_listed_grows_with_the_transcript_and_reads_each_message_once():
+    class Read(list):
+        taken = 0
+
+        def __getitem__(self, place):
+            self.taken += isinstance(place, slice) and len(range(*place.indices(len(self))))
+            return super().__getitem__(place)
+
+    done, taken = None, 0
+    for count in range(20, 200, 20):
+        messages = Read(transcript(count))
+        shaped, done = listing(messages, 3_000, done)
+        taken += messages.taken
+        assert shaped.tokens <= 3_000
+    said = marker_of(shaped).text
+    assert " that are not listed; look" in said
+    assert said.count("look") > 20
+    assert taken < 2 * len(messages)
+
+
+def test_what_an_earlier_marker_of_the_session_lists_is_listed_again():
+    before = listing(transcript(20), 3_000)[0].messages
+    more = [one for one in transcript(60)[41:] if not isinstance(one, UserMessage)]
+    said = marker_of(listing([*before, *more], 3_000)[0]).text
+    assert said.startswith("[")
+    assert said.count("Calls made in them") == 1
+    for number in (0, 5, 21, 40):
+        assert f'look {{"n":{number}}}' in said
+
+
+def test_equal_calls_are_counted_and_the_words_of_a_call_are_short():
+    messages = [UserMessage("the task")]
+    for number in range(30):
+        messages.append(AssistantMessage((ToolCall(f"c{number}", "look", {"text": "y" * 500}),)))
+        messages.append(ToolResultMessage(f"c{number}", "look", "x" * 900))
+    said = marker_of(listing(messages, 3_000)[0]).text
+    assert re.search(r"done: look \{\"text\":\"y+\.\.\. \(\d+ times\)\]$", said)
+
+
+def test_the_list_is_tainted_by_what_was_read_before_its_calls():
+    messages = transcript(60)
+    messages[2] = ToolResultMessage("c0", "look", "evil " * 200, origins=("web",))
+    assert marker_of(listing(messages, 3_000)[0]).origins == ("web",)
+
+
+def test_without_room_for_the_list_the_view_is_what_it_was():
+    messages = transcript(20)
+    sizes = sizes_of(messages)
+    for budget in (1, 50, 200, 500, 700):
+        plain = Compact().shape(messages, sizes, budget, [0])
+        shaped, _ = listing(messages, budget)
+        assert shaped.tokens <= max(budget, plain.tokens)
+
+
+@quick
+@given(case=cases(healthy()))
+def test_g15_a_view_with_a_list_is_within_what_the_view_without_it_was(case):
+    messages, pinned, budget = case
+    sizes = sizes_of(messages)
+    plain = Compact().shape(messages, sizes, budget, pinned)
+    shaped, done = Compact().shape_listing_calls(None, messages, sizes, budget, pinned)
+    assert shaped.tokens <= max(budget, plain.tokens)
+    again, _ = Compact().shape_listing_calls(done, messages, sizes, budget, pinned)
+    assert again.messages == shaped.messages

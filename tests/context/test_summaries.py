@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from glidepath import Agent, AgentState, CancelToken, Limits, LoopOutcome, Session, tool
+from glidepath.constraints import KillSwitchConstraint
 from glidepath.context import Summarize
 from glidepath.errors import ContextOverflowError, RefusedError, TransientError
 from glidepath.events import BudgetReserved, BudgetSettled, ContextShaped, StreamChunk, StreamStarted
@@ -238,6 +239,50 @@ async def test_g7_a_cancel_during_the_checkpoint_stops_it_and_it_is_charged():
     assert model.open_streams == 0
     assert len(recorder.of(BudgetReserved)) == len(recorder.of(BudgetSettled))
     assert recorder.of(BudgetSettled)[-1].usage.estimated
+
+
+@virtual
+async def test_g7_a_cancel_by_an_observer_comes_before_the_checkpoint_goes_out():
+    token = CancelToken()
+    model = reader(60)
+
+    def stop(event):
+        if isinstance(event, BudgetReserved) and is_checkpoint(event):
+            token.cancel()
+
+    def is_checkpoint(event):
+        return event.max_output_tokens not in (None, 200)
+
+    agent = Agent(
+        model=model, tools=[read], event_sink=stop, context_strategy="summarize", context_window=4_000,
+        max_output_tokens=200, limits=Limits(max_iterations=100, max_tokens=900_000),
+    )  # fmt: skip
+    result = await agent.run(TASK, cancel=token)
+    assert result.outcome is LoopOutcome.CANCELLED
+    assert summaries(model) == []
+
+
+@pytest.mark.parametrize("throws", [False, True])
+@virtual
+async def test_g7_a_kill_switch_that_is_thrown_meanwhile_comes_before_the_checkpoint(throws):
+    thrown = []
+    model = reader(30)
+
+    def overflow(request):
+        if not is_summary(request) and sum(len(message.text) for message in request.messages) > 8_000:
+            thrown.append(throws)  # between two looks of the run
+            raise ContextOverflowError("too long")
+        return answer(request)
+
+    answer = model._then
+    model.forever(overflow)
+    agent = Agent(
+        model=model, tools=[read], constraints=[KillSwitchConstraint(lambda: any(thrown))], max_output_tokens=200,
+        context_strategy="summarize", limits=Limits(max_iterations=100),
+    )  # fmt: skip
+    result = await agent.run(TASK)
+    assert (result.outcome is LoopOutcome.CANCELLED) is throws
+    assert (summaries(model) == []) is throws
 
 
 @virtual

@@ -6,7 +6,7 @@ from decimal import Decimal
 import pytest
 from hypothesis import given, strategies as st
 
-from glidepath.run import Amount, Caps, Meter, Refusal, Reservation
+from glidepath.run import Amount, Caps, Meter, Refusal, Reservation, move_meters
 from glidepath.spi import Remaining
 from glidepath.testing import virtual
 
@@ -17,6 +17,33 @@ def root(**caps):
 
 def figures(meter):
     return (meter.tokens, meter.reserved_tokens, meter.money, meter.reserved_money)
+
+
+# --- moving -------------------------------------------------------------------------------------------------------
+
+
+def test_a_meter_that_is_hung_elsewhere_keeps_what_it_has_used_and_obeys_its_new_parent():
+    top, child = root(), None
+    child = Meter(Caps(), top)
+    child.reserve(60, 0).settle(60, 0)
+    poor = root(tokens=50)
+    move_meters([child], poor)
+    assert (child.tokens, poor.tokens, top.tokens) == (60, 0, 60)
+    assert isinstance(child.reserve(51, 0), Refusal)
+    child.reserve(50, 0).settle(30, 0)
+    assert (child.tokens, poor.tokens, top.tokens) == (90, 30, 60)
+    assert child.limited
+
+
+def test_a_meter_that_hangs_from_nothing_has_only_its_own_limits_and_so_has_what_is_below_it():
+    poor = root(tokens=50)
+    child = Meter(Caps(), poor)
+    below = Meter(Caps(), child)
+    move_meters([child, below], None)
+    below.reserve(500, 0).settle(500, 0)
+    assert (below.tokens, child.tokens, poor.tokens) == (500, 500, 0)
+    assert not child.limited
+    assert not below.limited
 
 
 # --- reserve, settle, refund --------------------------------------------------------------------------------------

@@ -176,7 +176,7 @@ def test_a_killed_pull_leaves_no_file_and_the_next_one_cleans_up(index, tmp_path
 
 def test_a_python_without_pip_says_so(index, tmp_path, monkeypatch):
     monkeypatch.setattr(module.importlib.util, "find_spec", lambda name: None)
-    with pytest.raises(ConfigurationError, match="ensurepip"):
+    with pytest.raises(ConfigurationError, match="add `--with pip`"):
         pull("tiny", tmp_path)
 
 

@@ -428,6 +428,45 @@ async def test_after_hooks_are_chained_in_source_order_of_the_calls():
 
 
 @virtual
+async def test_an_after_hook_is_asked_behind_one_that_waits_and_one_that_has_nothing_to_say():
+    class Waiting(Plugin):
+        name = "waiting"
+
+        async def after_tool_call(self, context):
+            await asyncio.sleep(1)
+
+    class Silent(Plugin):
+        name = "silent"
+
+        def after_tool_call(self, context):
+            return None
+
+    class Redact(Plugin):
+        name = "redact"
+
+        def after_tool_call(self, context):
+            return AfterDecision(content="[redacted]")
+
+    shop = Workshop()
+    result, _ = await fly([call("a", n=1), "ok"], [shop.tool("a")], plugins=[Waiting(), Silent(), Redact()])
+    assert [one.text for one in results(result)] == ["[redacted]"]
+
+
+@pytest.mark.parametrize("answer", [Allow(rule=5), Block("no", rule=None), Ask("really?", rule=b"x")])
+@virtual
+async def test_g9_a_rule_that_is_no_text_blocks_the_call(answer):
+    class Odd(Plugin):
+        def before_tool_call(self, context):
+            return answer
+
+    shop = Workshop()
+    result, recorder = await fly([call("a", n=1), "ok"], [shop.tool("a")], plugins=[Odd()])
+    assert kinds(result) == ["blocked"]
+    assert "takes its rule as a str" in str(recorder.one(HookFailed))
+    assert shop.log == []
+
+
+@virtual
 async def test_an_after_hook_that_answers_nonsense_changes_nothing():
     class Odd(Plugin):
         def after_tool_call(self, context):

@@ -2,7 +2,7 @@
 
 import pytest
 
-from glidepath import Agent, Limits, LoopOutcome, ToolContext, approve, tool
+from glidepath import Agent, CancelToken, Limits, LoopOutcome, ToolContext, approve, tool
 from glidepath.events import HookFailed, ToolEnded
 from glidepath.messages import ToolCall
 from glidepath.spi import GuardVerdict, ProtocolPolicy
@@ -41,6 +41,21 @@ async def test_only_an_agent_can_be_spawned():
     result = await agent(call("hand_over"), say("done"), tools=[hand_over]).run("Go.")
     assert "spawn() takes an Agent, not str" in told(result, "hand_over")[0]
     assert result.outcome is LoopOutcome.DONE
+
+
+@virtual
+async def test_g7_nothing_is_spawned_once_the_run_is_being_stopped():
+    token, child = CancelToken(), ScriptedModel([])
+
+    @tool
+    async def hand_over(context: ToolContext) -> str:
+        """Hand over."""
+        token.cancel("enough")
+        return (await context.spawn(Agent(model=child, limits=FEW), "do it")).text
+
+    result = await agent(call("hand_over"), tools=[hand_over]).run("Go.", cancel=token)
+    assert "the run is being stopped: nothing can be spawned any more" in told(result, "hand_over")[0]
+    assert (result.outcome, child.calls) == (LoopOutcome.CANCELLED, 0)
 
 
 @pytest.mark.parametrize(

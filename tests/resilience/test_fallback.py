@@ -38,6 +38,7 @@ from glidepath.messages import (
     Usage,
     UserMessage,
 )
+from glidepath.run import MODEL_FAILURES
 from glidepath.testing import (
     EventRecorder,
     ScriptedModel,
@@ -196,6 +197,24 @@ async def test_the_run_stays_with_the_fallback_and_tries_the_first_again_after_t
 
 
 @virtual
+async def test_the_run_stays_with_the_fallback_while_the_first_is_known_to_be_down():
+    down = fail(TransientError("down"))
+    one = first(down).forever(down)
+    two = second(call("wait", seconds=20), call("wait", seconds=11), call("look", n=1), "done")
+
+    async def break_it():
+        await asyncio.sleep(19)
+        for _ in range(MODEL_FAILURES):
+            await Agent(model=one, limits=LIMITS, max_retries=0).run("go")
+
+    breaking = asyncio.ensure_future(break_it())
+    result, recorder = await fly(one, two, tools=[look, wait], max_retries=0)
+    await breaking
+    assert (result.text, used(recorder)) == ("done", ["first", "second", "second", "second", "second"])
+    assert [event.model for event in recorder.of(ModelSwitched)] == ["second"]
+
+
+@virtual
 async def test_another_run_begins_with_the_first_model_again():
     with first(fail(TransientError("down")), "mine") as one, second("theirs") as two:
         agent = Agent(model=one, fallback_models=[two], limits=LIMITS, max_retries=0)
@@ -234,6 +253,17 @@ async def test_g12_a_run_that_goes_on_keeps_the_account_of_every_model():
     assert after["second"] == before["second"]
     assert result.cost == sum(item.cost for item in after.values())
     assert (result.text, after["first"].calls) == ("back", 1)
+
+
+@pytest.mark.parametrize("counting", [0, 1], ids=["the first", "the fallback"])
+@virtual
+async def test_only_a_model_that_counts_down_is_told_what_is_left(counting):
+    models = first(fail(TransientError("down"))), second(call("look", n=1), "done")
+    models[counting].takes_task_budget = True
+    limits = Limits(max_iterations=10, max_tokens=50_000)
+    await fly(*models, limits=limits, tools=[look], max_retries=0, task_budget=True)
+    told = [[request.task_budget is not None for request in model.requests] for model in models]
+    assert told == ([[True], [False, False]] if counting == 0 else [[False], [True, True]])
 
 
 @virtual
@@ -321,6 +351,18 @@ async def test_falling_back_to_another_vendor_drops_opaque_reasoning_items(vendo
 
 
 @virtual
+async def test_a_reply_that_was_nothing_but_such_an_item_is_left_out():
+    paused = raw(ReasoningDelta("why", "opaque of acme", "acme"), StreamEnd("pause_turn", Usage(100, 20)))
+    one, two = first(paused, fail(TransientError("down"))), second("done")
+    one.vendor, two.vendor = "acme", "other"
+    with one, two:
+        result, _ = await fly(one, two, max_retries=0)
+    assert result.text == "done"
+    assert [message.role for message in one.requests[1].messages] == ["user", "assistant"]
+    assert [message.role for message in two.requests[0].messages] == ["user"]
+
+
+@virtual
 async def test_falling_back_within_a_vendor_keeps_them():
     _, _, two = await _think(("acme", "acme"))
     assert reasoning(two.requests[0]) == ["acme"]
@@ -376,6 +418,20 @@ async def test_g7_no_fallback_is_asked_after_a_cancel():
     with first(cancels) as one, second() as two:
         result, _ = await fly(one, two, max_retries=0, cancel=token)
     assert result.outcome is LoopOutcome.CANCELLED
+
+
+@virtual
+async def test_g7_no_model_with_a_larger_window_is_asked_after_a_cancel():
+    token = CancelToken()
+
+    def cancels(_request):
+        token.cancel()
+        raise ContextOverflowError("too long")
+
+    with first(cancels) as one, second(context_window=1_000_000) as two:
+        result, recorder = await fly(one, two, max_retries=0, cancel=token)
+    assert result.outcome is LoopOutcome.CANCELLED
+    assert recorder.of(ModelSwitched) == []
 
 
 @virtual

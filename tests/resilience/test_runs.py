@@ -256,3 +256,28 @@ async def test_a_retry_that_the_budget_denies_goes_to_the_fallback():
     results = await asyncio.gather(*[agent.run("go") for _ in range(200)])
     assert {result.text for result in results} == {"help"}
     assert model.calls <= 240
+
+
+@virtual
+async def test_a_probe_that_is_rejected_was_answered_and_closes_the_breaker():
+    model = ScriptedModel([*[DOWN] * MODEL_FAILURES, fail(RejectedError("no such tool"))], name="m")
+    await break_it(model)
+    await asyncio.sleep(30)
+    recorder = EventRecorder()
+    result = await agent_of(model, recorder).run("go")
+    assert result.cause.metrics["error"] == "RejectedError"
+    assert states(recorder) == ["half_open", "closed"]
+
+
+@virtual
+async def test_a_probe_that_is_stopped_leaves_a_breaker_closed_that_a_later_one_has_closed():
+    model, token, recorder = ScriptedModel([*[DOWN] * MODEL_FAILURES, hang(), "fine"], name="m"), CancelToken(), []
+    await break_it(model)
+    await asyncio.sleep(30)
+    hanging = asyncio.ensure_future(agent_of(model, recorder.append).run("go", cancel=token))
+    await asyncio.sleep(31)
+    assert (await agent_of(model).run("go")).text == "fine"
+    token.cancel()
+    assert (await hanging).outcome is LoopOutcome.CANCELLED
+    assert model_breaker(model).state is BreakerState.CLOSED
+    assert [event.state for event in recorder if isinstance(event, BreakerChanged)] == ["half_open"]

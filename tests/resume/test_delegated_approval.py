@@ -357,5 +357,7 @@ async def test_a_decision_with_the_digest_of_what_was_shown_goes_through_and_ano
     with pytest.raises(ConfigurationError, match="other arguments than those that wait"):
         await boss.agent.resume(paused, decisions={waiting.call.id: approve(digest="0" * 32)})
     assert clerk.done == []
+    with pytest.raises(ConfigurationError, match=r"approve\(digest\) takes the digest of a PendingCall, not 5"):
+        approve(digest=5)
     result = await boss.resume(paused, decisions={waiting.call.id: approve(digest=waiting.digest)})
     assert (result.text, clerk.done) == ("sent it", [("send", "eve", 0)])

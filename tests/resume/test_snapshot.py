@@ -16,7 +16,7 @@ from glidepath.outcome import (
     ValidationRecord,
 )
 from glidepath.testing import call, calls, virtual
-from glidepath.values import Carried, PerRun, Program, SessionStand, Verdict, decode, encode, replace
+from glidepath.values import BackgroundCall, Carried, PerRun, Program, SessionStand, Verdict, decode, encode, replace
 
 from .desk import Desk, ids, mixed, results
 
@@ -86,6 +86,7 @@ FIELDS = {
     "pending": st.tuples(st.builds(PendingCall, call=made_calls, reason=text)),
     "abandoned": st.tuples(st.builds(AbandonedWork, call_id=text, tool_name=text, kind=text, reason=text)),
     "unknown_effects": st.tuples(made_calls),
+    "background": st.tuples(st.builds(BackgroundCall, id=text, call=made_calls, collected=st.booleans())),
     "per_run": st.none()
     | st.builds(
         PerRun,

@@ -255,6 +255,32 @@ async def test_a_tool_can_cancel_the_run_it_works_for_and_its_result_is_kept():
     assert result.messages[-1].text == "stopped it"
 
 
+@pytest.mark.parametrize("counts", [True, False])
+@virtual
+async def test_a_call_that_was_called_off_before_it_began_gives_back_what_it_had_counted_and_no_more(counts):
+    token, left = CancelToken(), []
+
+    @tool
+    async def stop_everything(context: ToolContext) -> str:
+        token.cancel("from inside")
+        left.append(context)
+        return "stopped it"
+
+    @tool(counts_toward_limit=counts)
+    async def look() -> str:
+        raise AssertionError("it must not begin")
+
+    limits = Limits(max_iterations=3, max_tool_calls=9)
+    with ScriptedModel([calls(call("stop_everything"), call("look"), call("look"))]) as model:
+        agent = Agent(
+            model=model, tools=[stop_everything, look], limits=limits, default_execution_mode=ExecutionMode.SEQUENTIAL
+        )
+        result = await agent.run("go", cancel=token)
+    assert_cancelled(result, "from inside")
+    assert result.tool_calls == 1
+    assert left[0].remaining().tool_calls == 8
+
+
 @virtual
 async def test_a_tool_that_cancels_its_run_and_waits_is_cancelled_at_that_wait():
     token = CancelToken()
@@ -339,6 +365,15 @@ async def test_only_the_first_reason_counts():
     token.cancel("second")
     result = await Agent(model=ScriptedModel([]), limits=LIMITS).run("go", cancel=token)
     assert result.cause.reason == "first"
+
+
+@virtual
+async def test_only_the_first_reason_to_wind_down_counts():
+    token, asked = CancelToken(), []
+    token.subscribe(lambda what, reason: asked.append((what, reason)))
+    token.wind_down("first")
+    token.wind_down("second")
+    assert asked == [("wind_down", "first")]
 
 
 @virtual

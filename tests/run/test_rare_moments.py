@@ -10,7 +10,7 @@ from glidepath import Agent, AgentState, CancelToken, Limits, LoopOutcome, Sessi
 from glidepath.agent import run_lifecycle
 from glidepath.errors import RejectedError
 from glidepath.events import RunEnded
-from glidepath.messages import AssistantMessage, ToolCall
+from glidepath.messages import AssistantMessage, ToolCall, ToolResultMessage
 from glidepath.run import CallScope, Signal, Watch, guard_state, launch
 from glidepath.run.abandoned import request
 from glidepath.run.nested import _Errand, _follow_errand
@@ -102,6 +102,35 @@ async def test_g1_a_loop_that_raises_a_cancellation_after_a_cancel_is_cancelled(
     monkeypatch.setattr(run_lifecycle, "run_loop", broken)
     result = await Agent(model=ScriptedModel([]), limits=LIMITS).run("go", cancel=token)
     assert (result.outcome, result.cause.reason) == (LoopOutcome.CANCELLED, "enough")
+
+
+@pytest.mark.parametrize("shaped", [False, True])
+@virtual
+async def test_g6_a_signal_in_the_middle_of_an_addition_leaves_the_transcript_whole(monkeypatch, shaped):
+    ok = ToolResultMessage("c1", "look", "seen")
+
+    runs = []
+
+    async def broken(run, prompt):
+        runs.append(run)
+        run.add_prompt(prompt)
+        if shaped:
+            run.set_view(list(run.transcript.messages), sum(run.transcript.sizes))
+        run.add(AssistantMessage((ToolCall("c1", "look", {}), ToolCall("c2", "look", {}))))
+        run.turn.results = (ok,)  # and then it would have been added
+        half = ToolResultMessage("c2", "look", "seen as well")
+        run.turn.results = (ok, half)
+        run.transcript.messages.append(half)  # and then it would have been measured
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(run_lifecycle, "run_loop", broken)
+    result = await Agent(model=ScriptedModel([]), limits=LIMITS).run("go")
+    assert result.outcome is LoopOutcome.CANCELLED
+    texts = [message.text for message in result.messages if isinstance(message, ToolResultMessage)]
+    assert sorted(texts) == ["seen", "seen as well"]
+    assert texts.count("seen as well") == 1
+    assert runs[0].transcript.sizes == [runs[0].plan.size_of(message) for message in result.messages]
+    assert runs[0].transcript.view == list(result.messages)
 
 
 @virtual

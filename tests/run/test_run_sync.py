@@ -11,7 +11,8 @@ import pytest
 
 from glidepath import Agent, ConfigurationError, Limits, LoopOutcome, tool
 from glidepath.models import StreamEnd, TextDelta
-from glidepath.testing import ScriptedModel, call, no_leftovers
+from glidepath.run import check_thread_is_free
+from glidepath.testing import ScriptedModel, call, no_leftovers, virtual
 
 LIMITS = Limits(max_iterations=3)
 
@@ -127,3 +128,9 @@ def test_what_a_callback_of_somebody_else_raises_is_logged_and_the_run_goes_on(c
     agent = Agent(model=ScriptedModel([call("slip"), "done"]), tools=[slip], limits=LIMITS)
     assert agent.run_sync("go").outcome is LoopOutcome.DONE
     assert "ZeroDivisionError" in caplog.text
+
+
+@virtual
+async def test_a_thread_that_has_a_loop_already_is_told_to_use_a_real_one():
+    with pytest.raises(ConfigurationError, match="gevent's patched threads share a real one"):
+        check_thread_is_free()

@@ -425,3 +425,22 @@ async def test_a_paused_member_makes_its_step_wait_while_others_go_on():
 
 def test_a_judge_agent_becomes_a_strategy():
     assert isinstance(ExpertTeamCoordinator(judge=agent("x")).judge, AgentEvaluationStrategy)
+
+
+@virtual
+@pytest.mark.parametrize("risk", RiskProfile)
+async def test_an_agent_reviews_at_every_risk_when_it_is_the_evaluator(risk):
+    reviewer = agent('{"verdict": "pass", "score": 1}', name="reviewer")
+    result, seen = await run(agent("work"), ExpertTeamCoordinator(evaluator=reviewer), risk_profile=risk)
+    assert (result.status, result.warnings) == (TeamStatus.COMPLETED, ())
+    judged = next(event for event in seen.events if event.kind == "EVALUATION_RESULT")
+    assert judged.evaluator == "AgentEvaluationStrategy"
+    assert len(reviewer.config.model.requests) == 1
+
+
+def test_a_judge_beside_an_agent_that_evaluates_is_kept_and_an_arbiter_may_be_an_agent():
+    judge, arbiter = agent("", name="judge"), agent("", name="arbiter")
+    coordinator = ExpertTeamCoordinator(evaluator=agent("", name="reviewer"), judge=judge, arbiter=arbiter)
+    assert (coordinator.judge.agent, coordinator.arbiter.agent) == (judge, arbiter)
+    with pytest.raises(ConfigurationError, match=r"evaluator must be an agent, or have a method evaluate\(context\)"):
+        ExpertTeamCoordinator(evaluator="be strict")

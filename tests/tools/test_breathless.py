@@ -125,6 +125,28 @@ async def test_reports_that_nobody_reads_are_dropped_oldest_first_and_counted():
 
 
 @virtual
+async def test_a_call_that_reports_little_loses_nothing_to_one_that_reports_a_lot():
+    @tool(read_only=True)
+    async def chatty(context: ToolContext):
+        """Report a lot, before anybody can read it."""
+        for number in range(2 * HIGH_WATER):
+            context.report(number)
+        return "done"
+
+    @tool(read_only=True)
+    async def quiet(context: ToolContext):
+        """Report once."""
+        context.report("halfway")
+        return "done"
+
+    model = ScriptedModel([calls(call("chatty"), call("quiet")), say("answer")])
+    agent = Agent(model=model, tools=[chatty, quiet], limits=Limits(max_iterations=3))
+    async with agent.stream("go") as stream:
+        seen = [event async for event in stream if isinstance(event, ToolProgress)]
+    assert [(event.progress, event.dropped) for event in seen if event.tool_name == "quiet"] == [("halfway", 0)]
+
+
+@virtual
 async def test_reports_from_a_thread_do_not_pile_up_before_the_loop():
     @tool
     def chatty(context: ToolContext) -> str:

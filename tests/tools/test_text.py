@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from glidepath.messages import ImageBlock, TextBlock
-from glidepath.tools import ToolResult, clean, trim, trim_result
-from glidepath.tools.text import clean_data, shorten
+from glidepath.tools import ToolResult, clean, clean_data, fill_cut, shorten, trim, trim_result
 
 PICTURE = ImageBlock(media_type="image/png", data=b"1234")
 ANYTHING = st.text(alphabet=st.characters(codec=None), max_size=60)
@@ -37,6 +36,24 @@ def test_head_and_tail_stand_three_to_one_around_the_sizes():
 
 def test_a_limit_without_room_for_the_marker_keeps_the_head():
     assert trim("abcdef" * 100, 4) == "abcd"
+
+
+@given(st.text(max_size=400), st.integers(0, 300), st.integers(0, 300))
+def test_a_cut_text_that_is_filled_is_cut_again_as_the_whole_one_would_be(text, once, less):
+    cut = trim(text, once)
+    smaller = min(once, less)
+    if "characters," in cut:  # else the head alone was kept, and nothing says how much there was
+        assert len(fill_cut(cut)) == len(text)
+        assert trim(fill_cut(cut), smaller) == trim(text, smaller)
+
+
+def test_words_that_only_look_like_a_marker_are_not_filled():
+    for text in (
+        "\n[... cut: 900000000 characters, 0 kept ...]\n",
+        "a\n[... cut: 900000000 characters, 1 kept ...]\n",
+        "a",
+    ):
+        assert fill_cut(text) is text
 
 
 def test_trimming_fifty_megabytes_costs_no_copy_of_them():

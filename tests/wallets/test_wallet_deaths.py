@@ -10,6 +10,7 @@ from glidepath.agent import sweep
 from glidepath.errors import StoreError
 from glidepath.outcome import LoopOutcome
 from glidepath.sessions import MemoryStore, SqliteStore
+from glidepath.spi import Hold, WalletDraw, WalletTerms
 from glidepath.testing import ScriptedModel, call, say
 
 
@@ -227,6 +228,31 @@ def test_a_store_that_is_removed_in_flight_pays_for_nothing_more(tmp_path):
         store = SqliteStore(place)
         result = await make(ScriptedModel(max_output_tokens=500).forever(gone), None).run("Go.", parent=wallet(store))
         assert (result.outcome, result.cause.metrics["kind"]) == (LoopOutcome.FAILED, "missing")
+        await store.close()
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("kind", ["memory", "sqlite"])
+def test_what_a_fast_clock_held_is_overdue_although_its_lease_seems_to_last(kind, tmp_path):
+    """A machine was an hour ahead when it drew, and died: nobody waits an hour for it."""
+
+    def open_store(now):
+        if kind == "memory":
+            return MemoryStore(clock=lambda: now[0])
+        return SqliteStore(tmp_path / "s.db", clock=lambda: now[0])
+
+    async def main():
+        now = [1_800_003_600.0]
+        store = open_store(now)
+        line = (WalletTerms(name="w", max_tokens=1_000),)
+        hold = Hold(key="a", leg=1, owner="a process of another machine", line=line)
+        assert (await store.draw(hold, WalletDraw(asked_tokens=100))).verdict == "granted"
+        now[0] -= 3_600
+        (late,) = await store.overdue()
+        assert await store.write_off(late, None, None)
+        (wallet,) = await store.wallets("w")
+        assert (wallet.tokens, wallet.held_tokens) == (100, 0)
         await store.close()
 
     asyncio.run(main())

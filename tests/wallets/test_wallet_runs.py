@@ -12,7 +12,8 @@ from glidepath.errors import StoreError
 from glidepath.events import TurnEnded
 from glidepath.outcome import AgentState, LoopOutcome
 from glidepath.run import CancelToken, pico
-from glidepath.sessions import MemoryStore, SqliteStore
+from glidepath.sessions import MemoryStore, SqliteStore, this_owner
+from glidepath.spi import Hold, WalletDraw, WalletTerms
 from glidepath.testing import ScriptedModel, VirtualClock, call, say
 
 PRICES = {"scripted": ("3", "15")}
@@ -484,3 +485,21 @@ def test_wallets_of_one_line_hold_the_same():
             assert (wallet.tokens, wallet.money) == (result.usage.total, pico(result.cost, field="cost"))
 
     virtual(main())
+
+
+@pytest.mark.parametrize(("mine", "theirs", "verdict"), [(250, 0, "refused"), (0, 250, "wait")])
+def test_a_child_that_starts_counts_on_what_others_keep_and_not_on_what_its_own_parent_keeps(mine, theirs, verdict):
+    """Its parent waits for it: what that one keeps for its landing never comes back first."""
+    store, line = MemoryStore(), (WalletTerms(name="w", max_tokens=1_000),)
+    family, other = [Hold(key=key, leg=1, owner=this_owner(), line=line, session_id=None) for key in "ab"]
+    start = WalletDraw(
+        spent_tokens=350, landing_tokens=mine, around_tokens=mine, asked_tokens=450, least_tokens=450, starting=True
+    )
+
+    async def draw():
+        await store.draw(family, WalletDraw(landing_tokens=mine, asked_tokens=350, least_tokens=350))
+        await store.draw(other, WalletDraw(landing_tokens=theirs, asked_tokens=1, least_tokens=1))
+        await store.draw(other, WalletDraw(landing_tokens=theirs))
+        return await store.draw(family, start)
+
+    assert asyncio.run(draw()).verdict == verdict

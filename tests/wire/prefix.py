@@ -5,6 +5,7 @@ from itertools import pairwise
 from typing import Any
 
 from glidepath import Agent, Limits, Plugin, tool
+from glidepath.context import SpillResults
 from glidepath.events import ContextShaped, StreamStarted
 from glidepath.spi import Gate
 
@@ -57,7 +58,9 @@ def _reply(dialect: Any, number: int) -> Answer:
     return Answer([*dialect.text(f"Step {number}. "), *calls, *dialect.end("tools", usage=False)])
 
 
-async def fly(dialect: Any, *, window: int | None = None, **settings: Any) -> "Flight":
+async def fly(
+    dialect: Any, *, window: int | None = None, spill: SpillResults | None = None, **settings: Any
+) -> "Flight":
     """The flight: a gate, a withdrawal, a compaction where the `window` is small, and a landing."""
     events: list[Any] = []
 
@@ -66,8 +69,8 @@ async def fly(dialect: Any, *, window: int | None = None, **settings: Any) -> "F
         agent = Agent(
             model=model,
             system_prompt="You are a careful clerk. " * 20,
-            tools=[look, write, status],
-            plugins=[Narrow()],
+            tools=[look, write, status, *([spill.tool] if spill else [])],
+            plugins=[Narrow(), *([spill] if spill else [])],
             context_window=window,
             event_sink=events.append,
             **{"limits": Limits(max_iterations=TURNS), **settings},

@@ -5,6 +5,7 @@ from functools import cache
 import pytest
 
 from glidepath import Agent, Limits, LoopOutcome, tool
+from glidepath.context import SpillResults
 from glidepath.events import ContextShaped, GateApplied, GuardTripped, StreamStarted
 from glidepath.messages import AssistantMessage, ReasoningBlock, TextBlock, ToolCall, ToolResultMessage, UserMessage
 from glidepath.models import ModelRequest, ToolSpec
@@ -64,6 +65,22 @@ def test_each_break_is_reported_with_what_is_left_of_the_prefix(dialect, strateg
         whole = event.before_tokens - event.after_tokens + event.kept_tokens + event.resent_tokens
         before = event.kept_tokens / whole
         assert abs(before - share) < 0.1, "the event says what the bodies show"
+
+
+@every
+def test_a_small_window_breaks_the_prefix_often_says_so_each_time_and_least_when_results_are_spilled(dialect, tmp_path):
+    breaks = {}
+    for name in ("compact", "clear", "spill"):
+        spill = SpillResults(tmp_path, over=200, shown=60) if name == "spill" else None
+        strategy = "compact" if spill else name
+        flight = run(lambda spill=spill, strategy=strategy: fly(
+            dialect, window=3_600, spill=spill, context_strategy=strategy
+        ))  # fmt: skip
+        broken = {place for place, share in enumerate(flight.kept(), 1) if share < 0.95}
+        assert broken == set(flight.shaped()), "each break is reported, and what is reported is a break"
+        breaks[name] = len(broken)
+    assert breaks["compact"] >= 3
+    assert breaks["compact"] >= breaks["clear"] > breaks["spill"]
 
 
 def test_the_price_of_a_break_is_that_of_the_cache_that_is_lost():

@@ -5,9 +5,11 @@ Attacks that try to make it appear, honest work that must not notice the guard, 
 
 import asyncio
 import contextlib
+import json
 import os
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import textwrap
@@ -19,7 +21,14 @@ import pytest
 
 from glidepath.errors import ToolError
 from glidepath.sandbox import Sandbox
-from glidepath.workspace import Workspace, _warden, run_command, sandbox as sandbox_module, shell as shell_module
+from glidepath.workspace import (
+    Workspace,
+    _warden,
+    name_guard,
+    run_command,
+    sandbox as sandbox_module,
+    shell as shell_module,
+)
 from glidepath.workspace.sandbox import guard_fault
 
 from .test_plants import PLANTS, rounds
@@ -405,37 +414,43 @@ def test_a_command_gains_no_rights_by_asking_the_guard(place, sandbox):
 # --- when there is no guard -------------------------------------------------------------------------------------------
 
 
-def guards():
-    """The guards of this machine: wardens that are nobody's descendants but the first process's."""
+def mounts_of(pid):
+    """Which view of the file system a process has; None for one that is over, or not ours to look at."""
+    with contextlib.suppress(OSError):
+        return Path(f"/proc/{pid}/ns/mnt").stat().st_ino
+    return None
+
+
+def find_own_guard():
+    """The guard of the command that this test runs: nobody's descendant, and in the view of what is our descendant.
+
+    Other tests run commands at the same time, on this machine and in other processes; their guards are none of ours.
+    """
+    here = mounts_of("self")
+    inside = {mounts_of(pid) for pid in _warden.list_descendants(os.getpid())} - {here, None}
     found = []
     for pid in _warden.list_processes():
         with contextlib.suppress(OSError):
-            words = Path(f"/proc/{pid}/cmdline").read_bytes()
-            status = Path(f"/proc/{pid}/status").read_text()
-            if b"_warden.py" in words and f"\nTgid:\t{pid}\n" in status and _warden.parent_of(pid) != os.getpid():
+            is_warden = b"_warden.py" in Path(f"/proc/{pid}/cmdline").read_bytes()
+            if is_warden and mounts_of(pid) in inside and os.getsid(pid) == pid:
                 found.append(pid)
-    return found
+    [guard] = found
+    return guard
+
+
+async def run_and_find_guard(place, sandbox, act):
+    """Run a command for a while, and do something with the process that guards it."""
+    command = "touch begun; sleep 1.5; echo x > .envrc; echo x > plain; mkdir .vscode; ls -A"
+    running = asyncio.ensure_future(run_command(place, sandbox, command, 60))
+    while not (place.root / "begun").exists():  # noqa: ASYNC110 - a real process in real time
+        await asyncio.sleep(0.02)
+    act(find_own_guard())
+    return await running
 
 
 def test_a_guard_that_is_killed_lets_nothing_pass(place, sandbox):
-    before = set(guards())
-
-    async def both():
-        running = asyncio.ensure_future(
-            run_command(
-                place, sandbox, "touch begun; sleep 1.5; echo x > .envrc; echo x > plain; mkdir .vscode; ls -A", 60
-            )
-        )
-        while not (place.root / "begun").exists():  # noqa: ASYNC110 - a real process in real time
-            await asyncio.sleep(0.02)
-        mine = [pid for pid in guards() if pid not in before and f"{os.getsid(pid)}" == f"{pid}"]
-        for pid in mine:
-            if _warden.list_children(pid) == []:
-                os.kill(pid, signal.SIGKILL)
-        return await running
-
-    with pytest.raises(ToolError, match="the guard of protected names failed") as caught:
-        asyncio.run(both())
+    with pytest.raises(ToolError, match=r"the guard of protected names failed \(it ended before the command") as caught:
+        asyncio.run(run_and_find_guard(place, sandbox, lambda pid: os.kill(pid, signal.SIGKILL)))
     assert "Function not implemented" in str(caught.value)
     assert [path.name for path in place.root.iterdir()] == ["begun"]
 
@@ -523,9 +538,34 @@ def test_it_holds_for_an_ordinary_user(tmp_path, place):
 
 
 def test_nothing_is_left_running(place, sandbox):
-    before = set(guards())
-    run(place, sandbox, "echo a > b")
-    end = time.monotonic() + 5
-    while set(guards()) - before and time.monotonic() < end:
+    guards = []
+    with pytest.raises(ToolError, match="is protected"):
+        asyncio.run(run_and_find_guard(place, sandbox, guards.append))
+    [pid] = guards
+    end = time.monotonic() + 30
+    while Path(f"/proc/{pid}").exists() and time.monotonic() < end:
         time.sleep(0.05)
-    assert not set(guards()) - before
+    assert not Path(f"/proc/{pid}").exists()
+
+
+def test_a_command_that_is_stopped_before_it_begins_is_no_failure_of_its_guard(tmp_path, monkeypatch):
+    """Its end of the line is closed when the guard says that it is ready."""
+
+    class Ready:
+        said = ()
+
+        def __init__(self, job, listener):
+            os.close(listener)
+            near.close()
+
+        def serve(self):
+            pass
+
+    near, far = socket.socketpair()
+    monkeypatch.setattr(name_guard, "NameGuard", Ready)
+    socket.send_fds(near, [b"."], [os.open(tmp_path, os.O_RDONLY)])
+    read, write = os.pipe()
+    name_guard.guard(far, write, {})
+    assert json.loads(os.read(read, 1000)) == {"planted": [], "failed": ""}
+    os.close(read)
+    os.close(write)

@@ -24,21 +24,23 @@ __all__ = [
 ]
 
 if TYPE_CHECKING:
-    from glidepath.agent.nested_runs import call_of as call_of
+    from glidepath.agent.nested_runs import call_of as call_of, delegate_of as delegate_of
     from glidepath.agent.wallet_client import PATIENCE as PATIENCE, sweep as sweep
 
 if not TYPE_CHECKING:
     __getattr__ = lazy_attributes(
         __name__,
-        nested_runs=("call_of",),
+        nested_runs=("call_of", "delegate_of"),
         builder=("AgentBuilder",),
         skills=("AgentFile", "Skill", "read_agents_md"),
     )
 
 # What other packages use, imported when it is first asked for.
 if TYPE_CHECKING:
+    from glidepath.agent.agent_with_sources import share_sources as share_sources
     from glidepath.agent.child_records import find_usage as find_usage
     from glidepath.agent.config import FIELDS as FIELDS
+    from glidepath.agent.handoffs import find_handoff as find_handoff
     from glidepath.agent.per_run import check_metadata as check_metadata, check_user as check_user
     from glidepath.agent.prices import (
         check_prices as check_prices,
@@ -46,6 +48,7 @@ if TYPE_CHECKING:
         look_up_price as look_up_price,
     )
     from glidepath.agent.replay import Replayed as Replayed
+    from glidepath.agent.roster import change_speakers as change_speakers
     from glidepath.agent.setters import Setters as Setters
     from glidepath.agent.skills import (
         MOST_AGENTS_MD as MOST_AGENTS_MD,
@@ -61,17 +64,24 @@ if TYPE_CHECKING:
         refuse_link as refuse_link,
         shape_fields as shape_fields,
     )
-    from glidepath.agent.wallet_client import WalletClient as WalletClient, account_of as account_of
+    from glidepath.agent.wallet_client import (
+        WalletClient as WalletClient,
+        account_of as account_of,
+        has_room as has_room,
+    )
 
 if not TYPE_CHECKING:
     __getattr__ = lazy_attributes(
         __name__,
         __getattr__,
+        agent_with_sources=("share_sources",),
         child_records=("find_usage",),
         config=("FIELDS",),
+        handoffs=("find_handoff",),
         per_run=("check_metadata", "check_user"),
         prices=("check_prices", "find_price", "look_up_price"),
         replay=("Replayed",),
+        roster=("change_speakers",),
         setters=("Setters",),
         skills=(
             "MOST_AGENTS_MD",
@@ -87,5 +97,5 @@ if not TYPE_CHECKING:
             "refuse_link",
             "shape_fields",
         ),
-        wallet_client=("PATIENCE", "WalletClient", "account_of", "sweep"),
+        wallet_client=("PATIENCE", "WalletClient", "account_of", "has_room", "sweep"),
     )

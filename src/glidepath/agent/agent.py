@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Iterator, Sequence
 from functools import partial
+from os import PathLike
 from types import GenericAlias
 from typing import TYPE_CHECKING, Any, Generic, TypeAlias, Unpack, overload
 from weakref import WeakKeyDictionary
@@ -22,7 +23,17 @@ from glidepath.kernel import write_pause
 from glidepath.plugins import HookTable
 from glidepath.run import INHERIT, CancelToken, Plan, RunStream, current_scope
 from glidepath.tools import NeedsDecisions, Tool, ToolContext, tool
-from glidepath.values import ConfigurationError, DepsT, LoopOutcome, Message, OutputT, RunResult
+from glidepath.values import (
+    ConfigurationError,
+    DepsT,
+    FileBlock,
+    ImageBlock,
+    LoopOutcome,
+    Message,
+    OutputT,
+    RunResult,
+    TextBlock,
+)
 
 if TYPE_CHECKING:
     from typing_extensions import TypeForm
@@ -33,7 +44,17 @@ if TYPE_CHECKING:
     from glidepath.agent.sync_api import SyncStream
     from glidepath.sessions import Fork
 
-Prompt: TypeAlias = str | Message | Sequence[Message]
+Part: TypeAlias = str | PathLike[str] | TextBlock | ImageBlock | FileBlock
+"""Of a prompt: a text, the path of a picture or file, or a block."""
+Prompt: TypeAlias = str | Message | Sequence[Message | Part]
+"""A text, a message, messages, or the parts of one message; not messages and parts together."""
+
+
+_SHOWN = (
+    *("as_tool", "config", "fork", "map", "map_sync", "replace", "resume", "resume_sync", "rewind"),
+    *("run", "run_sync", "stream", "stream_sync"),
+)
+"""What `dir` shows of an agent; the rest is for the runtime."""
 
 
 class Agent(RunStarter, Generic[OutputT, DepsT]):
@@ -98,9 +119,7 @@ class Agent(RunStarter, Generic[OutputT, DepsT]):
     # --- running ----------------------------------------------------------------------------------------------
 
     @with_options_in_signature(RunKeywords, parent=INHERIT)
-    async def run(
-        self, prompt: str | Sequence[Message] | Message, **options: Unpack[RunKeywords[DepsT]]
-    ) -> RunResult[OutputT]:
+    async def run(self, prompt: Prompt, **options: Unpack[RunKeywords[DepsT]]) -> RunResult[OutputT]:
         """Run to the end and return how it ended; raises only `ConfigurationError`, before the first call.
 
         Inside a tool or a guarding hook of another run this is a child of that run, within its limits; `parent=None`
@@ -146,9 +165,7 @@ class Agent(RunStarter, Generic[OutputT, DepsT]):
         return await self._resume(asked, target, options.get("decisions"), accept_repair=repair)
 
     @with_options_in_signature(RunKeywords, parent=INHERIT)
-    def run_sync(
-        self, prompt: str | Sequence[Message] | Message, **keywords: Unpack[RunKeywords[DepsT]]
-    ) -> RunResult[OutputT]:
+    def run_sync(self, prompt: Prompt, **keywords: Unpack[RunKeywords[DepsT]]) -> RunResult[OutputT]:
         """The same for code without an event loop; inside a running loop it uses a thread and its own loop.
 
         It blocks that loop: in an `async def`, await `run()`. Ctrl-C lands the run and raises `RunInterrupted`, a
@@ -162,9 +179,7 @@ class Agent(RunStarter, Generic[OutputT, DepsT]):
         return run_without_loop(partial(self.run, prompt, **keywords), token)
 
     @with_options_in_signature(RunKeywords, parent=INHERIT)
-    def stream_sync(
-        self, prompt: str | Sequence[Message] | Message, **keywords: Unpack[RunKeywords[DepsT]]
-    ) -> SyncStream[OutputT]:
+    def stream_sync(self, prompt: Prompt, **keywords: Unpack[RunKeywords[DepsT]]) -> SyncStream[OutputT]:
         """`stream` for code without an event loop: `with agent.stream_sync("...") as s: for event in s: ...`."""
         from glidepath.agent.sync_api import SyncStream
 
@@ -182,9 +197,7 @@ class Agent(RunStarter, Generic[OutputT, DepsT]):
         return run_without_loop(partial(self.resume, target, **keywords))
 
     @with_options_in_signature(StreamKeywords, parent=INHERIT, accept_repair=False)
-    def stream(
-        self, prompt: str | Sequence[Message] | Message | None = None, **options: Unpack[StreamKeywords[DepsT]]
-    ) -> RunStream[OutputT]:
+    def stream(self, prompt: Prompt | None = None, **options: Unpack[StreamKeywords[DepsT]]) -> RunStream[OutputT]:
         """The same run with its events: `async with agent.stream(...) as stream: async for event in stream: ...`.
 
         All is as with `run()`. `resume=` instead of a prompt, with `decisions`, is `resume()` with its events.
@@ -316,6 +329,11 @@ class Agent(RunStarter, Generic[OutputT, DepsT]):
             from glidepath.values import OF_AGENTS, make_attribute_error
 
             raise make_attribute_error(Agent, name, OF_AGENTS, ("run", "run_sync", "stream", "stream_sync", "resume"))
+
+    def __dir__(self) -> list[str]:
+        from glidepath.values import list_for_people
+
+        return list_for_people(self, _SHOWN)
 
     def __repr__(self) -> str:
         return f"<Agent {self.config.agent_name} on {self._plan.model_name}>"

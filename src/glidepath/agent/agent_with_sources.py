@@ -54,7 +54,8 @@ class Equipped:
             from glidepath.agent.many_tools import CALL, FIND
             from glidepath.agent.tool_sources import SourceConnections
 
-            self._outfit = SourceConnections(sources, frozenset({FIND, CALL, *[one.name for one in tools]}))
+            hosted = [one.NAME for one in self.config.hosted_tools]
+            self._outfit = SourceConnections(sources, frozenset({FIND, CALL, *hosted, *[one.name for one in tools]}))
         self._fitted = self._began = None
         self._behind = ()
 
@@ -128,3 +129,10 @@ class Equipped:
         agent._outfit = None if self._outfit is None else self._outfit.share()
         agent._fitted, agent._began, agent._behind = self._fitted, self._began, self._behind
         return agent
+
+
+def share_sources(agent: Equipped, other: Equipped) -> None:
+    """Let an agent use the open sources of another one, of which it is a changed copy."""
+    outfit = other._outfit  # noqa: SLF001 - of the same class
+    if outfit is not None:
+        agent._outfit = outfit.share()  # noqa: SLF001

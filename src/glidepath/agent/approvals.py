@@ -22,6 +22,7 @@ _INSTRUCTIONS = (
     "else: ALLOW, or REFUSE: and the reason in a few words. When in doubt, refuse."
 )
 _LIMITS = Limits(max_iterations=3, max_tokens=20_000)
+_ACTS = ("tools", "tool_sources", "hosted_tools", "handoffs", "skills", "agents")  # with which an agent does something
 _MOST_REPLY = 2000  # tokens: a reasoning model thinks first
 
 
@@ -41,9 +42,10 @@ def make_rules_plugin(config: LoopConfig) -> tuple[Plugin, ...]:
     rules = config.approvals
     if rules is None or not (rules.allow or rules.deny or rules.ask):
         return ()
-    from glidepath.guards.approvals import ApprovalRules, check_tools
+    from glidepath.guards.approvals import ApprovalRules, check_hosted, check_tools
 
     check_tools(rules, config.tools)
+    check_hosted(rules, [one.NAME for one in config.hosted_tools])
     return (ApprovalRules(rules),)
 
 
@@ -55,7 +57,7 @@ def make_reviewer(config: LoopConfig) -> ApprovalReviewer | None:
     from glidepath.agent.agent import Agent
 
     if isinstance(given, Agent):
-        if given.config.tools or given.config.tool_sources:
+        if any(getattr(given.config, field) for field in _ACTS):
             raise ConfigurationError("approvals.reviewer must be an agent without tools: it only reads and answers")
         return ApprovalReviewer(name=given.config.agent_name, agent=given)
     agent: Any = Agent(

@@ -11,7 +11,7 @@ from glidepath import _wire
 from glidepath.agent.config import LoopConfig
 from glidepath.agent.config_checks import terminal_tools
 from glidepath.agent.limits import Limits
-from glidepath.agent.route import add_fallback_route, facts_of, output_limit_of
+from glidepath.agent.route import add_fallback_route, facts_of, output_limit_of, window_of
 from glidepath.guards import GracefulTurnLimit, GuardrailsConfig
 from glidepath.guards.constraints import DefaultResourceConstraint, KillSwitchConstraint, make_limit_constraints
 from glidepath.guards.guard_set import GuardSet
@@ -21,7 +21,15 @@ from glidepath.plugins import HookTable
 from glidepath.run import Caps, Patience, Plan
 from glidepath.spi import Plugin, ProtocolPolicy
 from glidepath.tools import Output, Tool
-from glidepath.values import ConfigurationError, close_to, settings_of, share_of, translate_read_errors
+from glidepath.values import (
+    ConfigurationError,
+    close_to,
+    dollars,
+    pluralize,
+    settings_of,
+    share_of,
+    translate_read_errors,
+)
 
 
 @translate_read_errors()
@@ -68,7 +76,7 @@ def assemble(
         measures_replies=type(estimator) is CharEstimator,
         strategy=strategy(config.context_strategy, estimate=estimate),
         repair=partial(repair, texts=texts),
-        context_window=config.context_window or getattr(model, "context_window", None),
+        context_window=window_of(config, model),
         max_output_tokens=config.max_output_tokens,
         first_output_tokens=config.max_output_tokens or output_limit_of(model),
         extras=None if config.extras is None else _wire.freeze(dict(config.extras)),
@@ -109,12 +117,20 @@ def _tool_parts(config: LoopConfig, behind: tuple[Tool, ...]) -> dict[str, Any]:
         from glidepath.agent.roster import make_transfer_tools
 
         shown = (*shown, *make_transfer_tools(config))
+    if any(one.background for one in shown):
+        from glidepath.kernel.tool_calls.background_calls import COLLECT, make_background_tools
+
+        if any(one.name == COLLECT for one in shown):
+            raise ConfigurationError(
+                f"tool {COLLECT!r} has the name of the tool that collects results from the background; rename it"
+            )
+        shown = make_background_tools(shown)
     tools = (*shown, *behind, *hands)
     if config.handoffs and len({one.name for one in tools}) < len(tools):
         raise ConfigurationError("a tool has the name of a hand-off, such as transfer_to_NAME; give it another name")
     return {
         "tools": {tool.name: tool for tool in tools},
-        "tool_names": frozenset(tool.name for tool in tools),
+        "tool_names": frozenset([tool.name for tool in tools] + [one.NAME for one in config.hosted_tools]),
         "roster": _find_roster(config),
         "behind": frozenset(tool.name for tool in behind),
         "hands": frozenset(tool.name for tool in hands),
@@ -124,6 +140,23 @@ def _tool_parts(config: LoopConfig, behind: tuple[Tool, ...]) -> dict[str, Any]:
         "may_ask": any(tool.requires_approval or tool.asks_back or tool.max_calls for tool in tools),
         "deps_needed": _collect_deps_types(config, tools),
     }
+
+
+def change_tools(plan: Plan, tools: tuple[Tool, ...], behind: tuple[Tool, ...] = ()) -> Plan:
+    """The plan of a run in flight with other tools, and nothing else changed; raises `ConfigurationError`."""
+    config = _wire.replace(plan.config, tools=tools)
+    parts = _tool_parts(config, behind)
+    estimate = guard_estimate(plan.estimator.estimate)
+    size, before = [estimate(_wire.encode(specs).decode()) if specs else 0 for specs in (parts["specs"], plan.specs)]
+    policy = _policy(config, behind)
+    return _wire.replace(
+        plan,
+        **{**parts, "roster": plan.roster, "reviewer": plan.reviewer},
+        config=config,
+        policy=policy,
+        plain_policy=type(policy).normalize_tool_calls is ProtocolPolicy.normalize_tool_calls,
+        fixed_tokens=plan.fixed_tokens - before + size,
+    )
 
 
 def _limit_parts(config: LoopConfig) -> dict[str, Any]:
@@ -275,6 +308,8 @@ def _compute_money_margin(config: LoopConfig) -> int:
 
 def _check_fits(plan: Plan) -> None:
     """Reject, at construction, a prompt that can never fit the token limit."""
+    if plan.hosted is not None:
+        _check_hosted_fits(plan)
     limit = plan.caps.tokens
     if limit is None:
         return
@@ -285,6 +320,24 @@ def _check_fits(plan: Plan) -> None:
             f"limits.max_tokens={limit} can never hold one call: it needs {plan.fixed_tokens + least + reserve}, "
             f"{plan.fixed_tokens} for the system prompt and tools, {least} for a reply (min_output_tokens) and "
             f"{reserve} for the landing; raise max_tokens, shorten the prompt, or lower min_output_tokens"
+        )
+
+
+def _check_hosted_fits(plan: Plan) -> None:
+    """Reject, at construction, tools of the provider that no call could pay for."""
+    hosted, price, caps = plan.hosted, plan.price, plan.caps
+    needed = plan.fixed_tokens + hosted.tokens(plan.fixed_tokens)  # type: ignore[union-attr] # the caller has checked
+    why = "because the provider reads the prompt again after each use"
+    if caps.tokens is not None and needed > caps.tokens:
+        raise ConfigurationError(
+            f"limits.max_tokens={caps.tokens} can never hold one call with its hosted tools: at worst they take "
+            f"{pluralize(needed, 'token')}, {why}; raise max_tokens, or lower max_uses"
+        )
+    money = 0 if price is None else price.at(needed).worst(needed, 0) + hosted.fees  # type: ignore[union-attr]
+    if caps.money is not None and money > caps.money:
+        raise ConfigurationError(
+            f"limits.max_cost={dollars(caps.money):f} can never pay one call with its hosted tools: at worst they cost "
+            f"${dollars(money):f}, {why}; raise max_cost, or lower max_uses"
         )
 
 

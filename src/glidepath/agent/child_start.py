@@ -41,7 +41,7 @@ async def open_child_session(
             yield opening
         return
     decisions = {} if paused is None else paused.decisions
-    async with reopen_session(config, session_id, None, plan.tools, store=store, handed=decisions) as opening:
+    async with reopen_session(config, session_id, None, plan, store=store, handed=decisions) as opening:
         if opening.scribe is None:
             raise mark_child_lost(parent, place)
         if opening.scribe.known.imported and not scribe.known.imported:

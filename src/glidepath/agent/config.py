@@ -9,6 +9,7 @@ from glidepath.agent.limits import OTHER_LIMIT_NAMES, Limits
 from glidepath.guards import GuardrailsConfig, MaxTokensRecovery
 from glidepath.plugins import HookTable, PluginNames
 from glidepath.spi import (
+    REASONING,
     CallGuard,
     ContextStrategy,
     Model,
@@ -76,8 +77,8 @@ class LoopConfig(DeclaredSettings, frozen=True, kw_only=True):
         metavar="NAMES",
         cli_default=("read", "list", "grep"),
         found=("read", "list", "grep"),
-        wider="Iterable[Tool | ToolSource | Callable[..., Any] | str]",
-        in_python="Tool objects, functions, sources such as McpServer, or names of installed tools",
+        wider="Iterable[Tool | ToolSource | HostedTool | Callable[..., Any] | str]",
+        in_python="Tool objects, functions, sources such as McpServer, hosted tools, or names of installed tools",
     )
     tool_sources: tuple[ToolSource, ...] = setting(
         "names",
@@ -85,6 +86,15 @@ class LoopConfig(DeclaredSettings, frozen=True, kw_only=True):
         default=(),
         python_only="Python objects; MCP servers go in [mcp.servers.NAME]",
         wider="Iterable[ToolSource]",
+    )
+    hosted_tools: tuple[Any, ...] = setting(
+        "table",
+        "tools that run at the model's provider: web_search, web_fetch, code_execution, each with its options",
+        default=(),
+        checked=False,
+        wider="Iterable[HostedTool] | Mapping[str, Any]",
+        in_python="tools that run at the model's provider, such as WebSearch(max_uses=5); in tools they are found, too",
+        see="[hosted tools](hosted-tools.md)",
     )
     handoffs: tuple[Any, ...] = setting(
         "names",
@@ -118,8 +128,12 @@ class LoopConfig(DeclaredSettings, frozen=True, kw_only=True):
     )
     system_prompt: str | Callable[[PromptContext], Any] = setting(
         "text",
-        "what the model is told first",
+        "what the model is told first; {folder} and {date} are filled in where it is our own",
         default="",
+        cli_default=(
+            "You help the person at this terminal. You work in the folder {folder}. Today is {date}. "
+            "Look things up with your tools instead of guessing, and keep your answers short."
+        ),
         flag="--system-prompt",
         metavar="TEXT",
         inherited=Passed.NO,
@@ -197,8 +211,8 @@ class LoopConfig(DeclaredSettings, frozen=True, kw_only=True):
         metavar="PATH",
         see="[sessions](sessions.md)",
         checked=False,
-        in_python="where sessions are kept",
-        wider="SessionStore | None",
+        in_python="where sessions are kept: a store, or the path of a SQLite file such as `'sessions.db'`",
+        wider="SessionStore | str | PathLike[str] | None",
     )
     event_sink: Callable[[Event], Any] | None = setting(
         "callable?",
@@ -253,11 +267,24 @@ class LoopConfig(DeclaredSettings, frozen=True, kw_only=True):
         "int?", "output cap of one model call", default=None, flag="--max-output-tokens", metavar="N"
     )
     reasoning: str | None = setting(
-        "text?",
+        "choice?",
         "how hard the model should think; passed to the model",
         default=None,
+        choices=REASONING,
         flag="--reasoning",
         metavar="LEVEL",
+    )
+    reasoning_tokens: int | None = setting(
+        "int?",
+        "how many tokens the model may think, where it takes a number",
+        default=None,
+        see="[reasoning](choosing-a-model.md#reasoning-the-thinking-budget)",
+    )
+    task_budget: bool = setting(
+        "bool",
+        "tell the model how many tokens its run has left, where its provider takes that",
+        default=True,
+        see="[the model's own countdown](budgets.md#the-models-own-countdown)",
     )
     tool_choice: str = setting("text", "auto, required, none, or the name of a tool", default="auto")
     strict_tools: bool = setting(

@@ -67,6 +67,9 @@ def normalize(config: LoopConfig) -> None:
     }
     for name in INSTALLED:
         kept[name] = resolve_installed(name, kept[name])
+    hosted = config.hosted_tools
+    if hosted or any(is_hosted_item(item) for item in kept["tools"]):
+        kept.update(_split_hosted(hosted, kept["tools"]))
     items, sources = split_tools(kept["tools"])
     kept["tools"] = tuple(_as_tool(item) for item in items)
     kept["tool_sources"] = _check_sources((*kept["tool_sources"], *sources))
@@ -85,6 +88,62 @@ def normalize(config: LoopConfig) -> None:
     for name, value in kept.items():
         if value is not getattr(config, name):
             settle_field(config, name, value)
+
+
+def is_hosted_item(item: object) -> bool:
+    """Whether a tool is one of a provider, told apart without loading what describes those."""
+    return getattr(item, "NAME", None) is not None and getattr(item, "result_tokens", None) is not None
+
+
+def _split_hosted(given: object, tools: tuple[Any, ...]) -> dict[str, Any]:
+    """The hosted tools of both places in one, and the other tools."""
+    from glidepath.spi import as_hosted_tools, is_hosted  # few agents have any
+
+    found = [item for item in tools if is_hosted(item)]
+    own = as_hosted_tools(given)
+    return {
+        "hosted_tools": as_hosted_tools((*own, *[one for one in found if one not in own])),
+        "tools": tuple([item for item in tools if not is_hosted(item)]),
+    }
+
+
+def _check_reasoning_tokens(config: LoopConfig) -> None:
+    tokens: Any = config.reasoning_tokens
+    if config.reasoning == "none":
+        raise ConfigurationError(f"reasoning='none' and reasoning_tokens={tokens} contradict each other; remove one")
+    if config.max_output_tokens is not None and tokens >= config.max_output_tokens:
+        raise ConfigurationError(
+            f"reasoning_tokens={tokens} leaves nothing to answer with: max_output_tokens={config.max_output_tokens} "
+            "holds for thoughts and answer together; raise it, or lower reasoning_tokens"
+        )
+    for model in (config.model, *config.fallback_models):
+        least: Any = getattr(model, "least_reasoning_tokens", 1)
+        if least is None and config.reasoning is None:
+            raise ConfigurationError(
+                f"reasoning_tokens: model {model.name!r:.80} takes a level, not a number of tokens; "
+                "pass reasoning='low', 'medium' or 'high' for it"
+            )
+        if type(least) is int and tokens < least:
+            raise ConfigurationError(f"reasoning_tokens={tokens}: model {model.name!r:.80} takes at least {least}")
+
+
+def _check_hosted(config: LoopConfig) -> None:
+    """Raise `ConfigurationError` for a hosted tool that a model of this agent does not have."""
+    named = [
+        ("model", config.model),
+        *[(f"fallback_models[{at}]", one) for at, one in enumerate(config.fallback_models)],
+    ]
+    for field, model in named:
+        explain: Any = getattr(model, "explain_no_hosted", None)
+        for one in config.hosted_tools:
+            why = explain(one, config.tools) if callable(explain) else "its adapter knows no hosted tools"
+            if why is not None:
+                raise ConfigurationError(
+                    f"{field}={model.name!r:.80} cannot offer {one.NAME}: {why}; leave it out, or use another model"
+                )
+    taken = {tool.name for tool in config.tools} & {one.NAME for one in config.hosted_tools}
+    if taken:
+        raise ConfigurationError(f"tool {min(taken)!r} has the name of a hosted tool; give it another name")
 
 
 def add_agents_from_files(config: LoopConfig) -> None:
@@ -176,6 +235,10 @@ def check(config: LoopConfig) -> None:
         check_handoffs(config)
     check_fields(config)
     _check_tools(config)
+    if config.hosted_tools:
+        _check_hosted(config)
+    if config.reasoning_tokens is not None:
+        _check_reasoning_tokens(config)
     for number, word in enumerate(config.stop_sequences):
         check_text(f"stop_sequences[{number}]", word)
         if not word:
@@ -252,12 +315,9 @@ def _check_objects(config: LoopConfig) -> None:
     from glidepath.agent.config import ExecutionMode  # there by now: it imports this module
 
     if config.store is not None:
-        from glidepath.spi import SessionStore, is_implementing
+        from glidepath.sessions import as_store
 
-        if not is_implementing(config.store, SessionStore):
-            raise ConfigurationError(
-                f"store must be a session store such as glidepath.sessions.SqliteStore(path), not {config.store!r:.100}"
-            )
+        settle_field(config, "store", as_store("store", config.store))
     _check_transactions(config)
     check_limits(config.limits)
     for field, kind in (

@@ -55,7 +55,7 @@ from glidepath.values import (
 
 if TYPE_CHECKING:
     from glidepath.agent.config import LoopConfig
-    from glidepath.run import Run
+    from glidepath.run import Plan, Run
     from glidepath.spi import SessionStore
 
 
@@ -297,7 +297,7 @@ def reopen_session(
     config: LoopConfig,
     session_id: str,
     decisions: Mapping[str, Decision] | None,
-    tools: Mapping[str, Any],
+    plan: Plan,
     *,
     store: SessionStore | None = None,
     run_id: str | None = None,
@@ -325,7 +325,7 @@ def reopen_session(
         scribe.mailbox.skip_taken(folded.taken)
         await _open_inbox(kept, lease, scribe, opening)
         # After the inbox: a decision may have been posted while no process was running it.
-        _prepare_continuation(folded, scribe, opening, decisions, tools)
+        _prepare_continuation(folded, scribe, opening, decisions, plan)
         if folded.flag is not None and opening.result is None:
             if _has_obeyed(folded.result, folded.flag):
                 await scribe.forget_stop()
@@ -360,7 +360,7 @@ def _collect_decisions(
 
 
 def _prepare_continuation(
-    folded: Folded, scribe: JournalRecorder, opening: Opening, decisions: object, tools: Mapping[str, Any]
+    folded: Folded, scribe: JournalRecorder, opening: Opening, decisions: object, plan: Plan
 ) -> None:
     result = folded.result
     opening.base = snapshot = folded.snapshot
@@ -392,7 +392,7 @@ def _prepare_continuation(
         checked = check_decisions(decisions, snapshot, folded.decisions, begun, folded.redacted)
         opening.decided = {**_collect_decisions(folded, snapshot, opening, begun), **checked}
         opening.decisions = {
-            **decide_open_calls(folded, snapshot, tools),
+            **decide_open_calls(folded, snapshot, _find_tools(plan, folded)),
             **drop_redacted_approvals(folded, opening.decided),
         }
         # They were counted when they were queued; counted again they would use the limit up twice.
@@ -406,6 +406,14 @@ def _prepare_continuation(
     home.metadata["guardrails"] = _wire.loads(_wire.encode(snapshot.guards))  # theirs to change
     opening.written = len(home.messages)
     opening.tail = _find_unplaced_results(folded)
+
+
+def _find_tools(plan: Plan, folded: Folded) -> Mapping[str, Any]:
+    if plan.roster is None:
+        return plan.tools
+    from glidepath.agent.handoffs import find_speakers_tools  # few agents hand over
+
+    return find_speakers_tools(plan, folded.session.messages)
 
 
 async def _add_child_usage(store: SessionStore, folded: Folded, scribe: JournalRecorder, opening: Opening) -> None:

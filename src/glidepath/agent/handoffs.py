@@ -35,7 +35,7 @@ MOST_REPEATS = 2  # how often in one run the same agent may hand over to the sam
 _SPEAKS = (
     *("model", "fallback_models", "model_id", "context_window", "tools", "tool_choice", "strict_tools", "handoffs"),
     *("temperature", "max_output_tokens", "max_output_tokens_recovery", "reasoning", "stop_sequences", "seed"),
-    *("logprobs", "extras", "thinking_tags", "agent_name", "deps_type"),
+    *("reasoning_tokens", "hosted_tools", "logprobs", "extras", "thinking_tags", "agent_name", "deps_type"),
     *("plain_text_terminal_fallback_tool", "plain_text_terminal_fallback_eager"),
     "plain_text_terminal_fallback_eager_nudge",
 )
@@ -128,11 +128,24 @@ def take_speaker(plan: Plan, messages: Sequence[Message], *, resumed: bool) -> P
     return make_speaking_plan(plan, config, prompt)
 
 
+def find_speakers_tools(plan: Plan, messages: Sequence[Message]) -> Mapping[str, Any]:
+    """The tools of the agent that had the conversation last: the calls that are open are its own."""
+    last = next(_iterate_handoffs(reversed(messages)), None)
+    config = None if last is None else (plan.roster or {}).get(last["to"])
+    if config is None or config.agent_name == plan.config.agent_name:
+        return plan.tools
+    return {one.name: one for one in config.tools}
+
+
+def find_handoff(message: Message) -> dict[str, Any] | None:
+    """Who handed over to whom, as the result of a call says: `from` and `to`; None for any other message."""
+    if type(message) is not ToolResultMessage or message.is_error or message.origins:
+        return None
+    told = message.details.get(KEY) if isinstance(message.details, Mapping) else None
+    if message.tool_name.startswith(TRANSFER) and isinstance(told, Mapping) and "to" in told:
+        return {"from": "", **told}
+    return None
+
+
 def _iterate_handoffs(messages: Iterable[Message]) -> Iterator[dict[str, Any]]:
-    """Who handed over to whom, as the results in a transcript say."""
-    for message in messages:
-        if type(message) is not ToolResultMessage or message.is_error or message.origins:
-            continue
-        told = message.details.get(KEY) if isinstance(message.details, Mapping) else None
-        if message.tool_name.startswith(TRANSFER) and isinstance(told, Mapping) and "to" in told:
-            yield {"from": "", **told}
+    return (told for message in messages if (told := find_handoff(message)) is not None)

@@ -13,6 +13,7 @@ from glidepath.agent.skills import AgentFile, Skill
 from glidepath.events import Event
 from glidepath.guards import GuardrailsConfig, MaxTokensRecovery
 from glidepath.guards.approvals import Rules
+from glidepath.models import HostedTool
 from glidepath.spi import (
     CallGuard,
     ContextStrategy,
@@ -37,8 +38,9 @@ __all__ = ["AgentChanges", "AgentKeywords", "AgentSettings", "LimitKeywords"]
 class _Rest(TypedDict, total=False):
     """Every setting but the model and the types of the output and of `deps`."""
 
-    tools: Iterable[Tool | ToolSource | Callable[..., Any] | str]
+    tools: Iterable[Tool | ToolSource | HostedTool | Callable[..., Any] | str]
     tool_sources: Iterable[ToolSource]
+    hosted_tools: Iterable[HostedTool] | Mapping[str, Any]
     handoffs: Iterable[Agent[Any, Any] | str]
     skills: Iterable[Skill | str | PathLike[str]]
     agents: Iterable[AgentFile | str | PathLike[str]]
@@ -51,7 +53,7 @@ class _Rest(TypedDict, total=False):
     replace_defaults: bool
     plugins: Iterable[Plugin | str]
     approvals: Rules | None
-    store: SessionStore | None
+    store: SessionStore | str | PathLike[str] | None
     event_sink: Callable[[Event], Any] | None
     default_execution_mode: ExecutionMode
     max_tool_calls_per_turn: int | str | None
@@ -63,6 +65,8 @@ class _Rest(TypedDict, total=False):
     temperature: float | None
     max_output_tokens: int | str | None
     reasoning: str | None
+    reasoning_tokens: int | str | None
+    task_budget: bool
     tool_choice: str
     strict_tools: bool
     stop_sequences: Iterable[str]

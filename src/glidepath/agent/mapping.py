@@ -75,40 +75,63 @@ class RunMap:
         """What was said is not what is stored: it cannot be compared."""
         self._sized = isinstance(items, Sized)
         self._seen: dict[str, int] = {}
+        self._news, self._room, self._reads_no_more = asyncio.Event(), asyncio.Event(), False
         self._line = ProgressLine(items, budget) if progress or (progress is None and sys.stderr.isatty()) else None
 
     async def fly(self) -> AsyncIterator[RunResult]:
         """The results in the order of the items, each as soon as it is there and all before it were."""
         window: deque[asyncio.Task[RunResult]] = deque()
-        source, number, failure = _iterate(self._items), 0, None
-        reading = True
+        reader = asyncio.create_task(self._read_items(window), name="glidepath-map-items")
+        reader.add_done_callback(self._wake)
         try:
-            while True:
-                while reading and self._has_room(window):
-                    try:
-                        item = await anext(source)
-                        window.append(asyncio.create_task(self._fly_one(number, item), name=f"glidepath-map-{number}"))
-                    except StopAsyncIteration:
-                        reading = False
-                    except Exception as error:
-                        reading, failure = False, _explain(error, number)
-                    number += 1
-                if not window:
-                    break
-                if not window[0].done():
-                    await asyncio.wait([one for one in window if not one.done()], return_when=asyncio.FIRST_COMPLETED)
+            while window or not reader.done():
+                self._news.clear()
                 while window and window[0].done():
                     result = window.popleft().result()
-                    reading = reading and not self._is_used_up(result)
+                    if self._is_used_up(result):
+                        self._stop_reading(reader)
                     if self._line is not None:
                         self._line.show(result)
+                    self._room.set()
                     yield result
-            if failure is not None:
-                raise failure
+                if window or not reader.done():
+                    await self._news.wait()
+            if not self._reads_no_more:
+                await reader
         finally:
-            await _land_all(window)
+            self._stop_reading(reader)
+            await _land_all((*window, reader))
             if self._line is not None:
                 self._line.end()
+
+    async def _read_items(self, window: deque[asyncio.Task[RunResult]]) -> None:
+        """Start a run for each item, beside who waits for results: nobody waits for the next item."""
+        source, number = _iterate(self._items), 0
+        while True:
+            while not self._has_room(window):
+                self._room.clear()
+                await self._room.wait()
+            try:
+                item = await anext(source)
+            except StopAsyncIteration:
+                return
+            except (Exception, asyncio.CancelledError) as error:
+                if self._reads_no_more:
+                    raise
+                raise _explain(error, number) from error
+            if self._reads_no_more:  # what it was asked for did not stop it
+                return
+            one = asyncio.create_task(self._fly_one(number, item), name=f"glidepath-map-{number}")
+            one.add_done_callback(self._wake)
+            window.append(one)
+            number += 1
+
+    def _stop_reading(self, reader: asyncio.Task[None]) -> None:
+        self._reads_no_more = reader.cancel() or self._reads_no_more
+
+    def _wake(self, _: object) -> None:
+        self._news.set()
+        self._room.set()
 
     def _has_room(self, window: deque[asyncio.Task[RunResult]]) -> bool:
         flying = sum(not one.done() for one in window)
@@ -235,11 +258,11 @@ async def _find_session(store: SessionStore, name: str) -> Folded | None:
     return await await_store(read_folded_state(store, name, 0)) if commits else None
 
 
-async def _land_all(window: deque[asyncio.Task[RunResult]]) -> None:
+async def _land_all(tasks: Sequence[asyncio.Task[Any]]) -> None:
     """Nobody waits for these any more: they land, and what they end with is dropped."""
-    for one in window:
+    for one in tasks:
         one.cancel()
-    await asyncio.gather(*window, return_exceptions=True)
+    await asyncio.gather(*tasks, return_exceptions=True)
 
 
 def _check_item(number: int, item: object, read: Callable[[Any], Any]) -> Any:
@@ -249,7 +272,6 @@ def _check_item(number: int, item: object, read: Callable[[Any], Any]) -> Any:
         raise ConfigurationError(f"items[{number}]: {error}") from None
 
 
-def _explain(error: Exception, number: int) -> ItemsError:
-    made = ItemsError(f"items failed at number {number}: {describe_error(error)}; the results before it are all there")
-    made.__cause__ = error
-    return made
+def _explain(error: BaseException, number: int) -> ItemsError:
+    what = describe_error(error)
+    return ItemsError(f"items failed at number {number}: {what}; the results before it are all there")

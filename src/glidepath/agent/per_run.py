@@ -15,6 +15,7 @@ from glidepath._wire import Value, WireError, asdict, replace
 from glidepath.agent.config import FIELDS, LoopConfig
 from glidepath.agent.config_checks import TOOL_CHOICES
 from glidepath.agent.limits import OTHER_LIMIT_NAMES, Limits, check_limits
+from glidepath.agent.prompt_parts import join_parts
 from glidepath.agent.route import join_plans
 from glidepath.agent.run_options import Continued, EveryRun, NewRun
 from glidepath.kernel import repair
@@ -291,6 +292,8 @@ def as_messages(prompt: object, config: LoopConfig) -> tuple[Message, ...]:
         raise ConfigurationError(
             f"prompt must be a str or a non-empty sequence of messages, not {type(prompt).__name__}"
         )
+    if (joined := join_parts(prompt)) is not None:
+        prompt = (joined,)
     for message in prompt:
         if not isinstance(message, Message):
             raise ConfigurationError(
@@ -378,7 +381,9 @@ def check_keywords(keywords: Iterable[str], known: frozenset[str]) -> None:
     limit = name if name in Limits.__struct_fields__ else OTHER_LIMIT_NAMES.get(name)
     meant = _MEANT.get(name) or close_to(name, known)
     hint = ""
-    if name in Continued.__annotations__:
+    if name == "prompt":
+        hint = "; resume continues what was asked: for another message use agent.run(message, session=...)"
+    elif name in Continued.__annotations__:
         hint = f"; it is for a run that continues: agent.resume(..., {name}=...)"
     elif name in NewRun.__annotations__:
         hint = f"; it is for a new run: agent.run(..., {name}=...)"

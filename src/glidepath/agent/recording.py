@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from glidepath import _wire
 from glidepath._version import VERSION
 from glidepath._wire import Raw, Value, replace
+from glidepath.agent.handoffs import find_handoff
 from glidepath.kernel.tool_calls.transacting import DONE
 from glidepath.run import Fingerprint, find_differences
 from glidepath.sessions import Began, Child, Folded, JournalRecord, Opened, Used, decode_leniently, message_of, read
@@ -57,6 +58,14 @@ def _read_replies(records: Iterable[JournalRecord]) -> list[AssistantMessage]:
     return found
 
 
+def _read_results(records: Iterable[JournalRecord]) -> Iterator[tuple[str, ToolResultMessage]]:
+    """The results of calls among these records, each with the kind of its record."""
+    for record in records:
+        one = message_of(bytes(record.payload)) if record.kind in ("message", "result") else None
+        if type(one) is ToolResultMessage:
+            yield record.kind, one
+
+
 class Leg:
     """One leg: from where a run began, or continued, to its end or to where its process died."""
 
@@ -90,6 +99,7 @@ class Leg:
         self.until = ""
         """What came next, when not all of it can be compared."""
         self._asked = False
+        self._handed_over = any(map(find_handoff, folded.messages))
         for child in folded.children:
             self.kin.setdefault(child.call_id, []).append(child)
 
@@ -163,15 +173,12 @@ class Leg:
     def _collect_results(self, commit: Commit, records: Sequence[JournalRecord]) -> list[str]:
         """The results in this commit; returns the ids of their calls."""
         placed: list[str] = []
-        for record in records:
-            one = message_of(bytes(record.payload)) if record.kind in ("message", "result") else None
-            if type(one) is not ToolResultMessage:
-                continue
+        for kind, one in _read_results(records):
             placed.append(one.call_id)
             due, known = self.results.setdefault(one.call_id, (commit.number - 1, one))
             if known.content == DONE:  # a transactional call that hooks have looked at
                 self.results[one.call_id] = (due, one)
-            if record.kind == "result":
+            if kind == "result":
                 self.landed.add(one.call_id)
         return placed
 
@@ -181,7 +188,10 @@ class Leg:
         if self.began is None and began is not None and began.version != VERSION:
             return f"glidepath {began.version or 'of an earlier release'} wrote it, and this is {VERSION}"
         hooks = any(record.kind == "child" and _wire.decode(bytes(record.payload), Child).of_hook for record in records)
-        fallback = folded.fields.get("fallbacks_spent") or (folded.reserved is not None and folded.reserved.model)
+        self._handed_over = self._handed_over or any(find_handoff(one) for _, one in _read_results(records))
+        # Another model may be that of the agent which took over; a fallback only answers where an attempt failed.
+        another = folded.fields.get("fallbacks_spent") or (folded.reserved is not None and folded.reserved.model)
+        fallback = another and (not self._handed_over or None in self.attempts)
         for holds, what in (
             (any(record.kind == "mail" for record in records), "a note was taken from the inbox"),
             (folded.redacted, "the arguments of a call were redacted"),

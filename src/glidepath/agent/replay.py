@@ -9,7 +9,7 @@ of a call did is taken from their journals, which are replayed by themselves whe
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from math import inf
 from typing import TYPE_CHECKING, Any
@@ -18,9 +18,11 @@ from glidepath import _wire
 from glidepath._wire import Value, replace
 from glidepath.agent.child_records import journal_of
 from glidepath.agent.durable import claim_home_session, reopen_session
+from glidepath.agent.handoffs import find_handoff
 from glidepath.agent.nested_runs import delegate_of
 from glidepath.agent.per_run import Given
 from glidepath.agent.recording import STOPPED, Leg, describe_other_settings, legs_of
+from glidepath.agent.roster import change_speakers
 from glidepath.run import CancelToken, Caps, Meter, Plan, Run, note_origins, restore_disputed, restore_meter
 from glidepath.sessions import Child, Counters, JournalRecorder, MemoryStore, Session, StoredJournal, read, read_journal
 from glidepath.sessions.state_changes import count
@@ -55,12 +57,19 @@ if TYPE_CHECKING:
     from glidepath.spi import Lease, ModelRequest, SessionStore
     from glidepath.tools import Tool, ToolContext
     from glidepath.tools.definition import Runner
+    from glidepath.values import AssistantBlock, Delta
 
 __all__ = ["Replayed", "replay"]
 
 ENDS_HERE = "the recording ends here"
 PATIENCE = 30.0  # seconds without a commit until a replay that waits for one has come to another end
 TOGETHER = 12  # turns of the event loop within which calls are answered at the same moment
+_FACTS = (
+    *("price", "provider", "host", "vendor", "cache_write_rate", "usage_is_billed"),
+    *("max_output_tokens", "context_window", "compaction"),
+    *("explain_no_hosted", "least_reasoning_tokens", "takes_task_budget"),
+)
+"""What the runtime asks of a model beside its replies: what a call is booked and charged with."""
 
 
 class Replayed(Value, frozen=True, kw_only=True):
@@ -85,9 +94,9 @@ class Tape:
 
     def __init__(self, model: Any, attempts: list[AssistantMessage | None]) -> None:
         self.name = model.name
-        for known in ("price", "max_output_tokens", "context_window"):
-            if hasattr(model, known):
-                setattr(self, known, getattr(model, known))
+        for fact in _FACTS:
+            if hasattr(model, fact):
+                setattr(self, fact, getattr(model, fact))
         self.attempts = attempts
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[Any]:
@@ -97,22 +106,32 @@ class Tape:
         if reply is None:
             raise TransientError("this attempt failed when it was recorded", retry_after=1e-6)
         for index, block in enumerate(reply.blocks):
-            if type(block) is TextBlock:
-                yield TextDelta(block.text)
-            elif type(block) is ThinkingBlock:
-                yield ThinkingDelta(block.text)
-            elif type(block) is ReasoningBlock:
-                yield ReasoningDelta(block.text, block.opaque, block.vendor)
-            elif type(block) is ToolCall:
-                arguments = _wire.encode(block.stored).decode() if block.malformed is None else block.malformed
-                yield ToolCallDelta(index, block.id, block.name, arguments)
+            for delta in self.cut(_make_delta(index, block)):
+                yield delta
         yield StreamEnd(reply.stop_reason.value, reply.usage, reply.info)
+
+    def cut(self, delta: Delta) -> Iterable[Delta]:
+        """The pieces in which a part of a reply comes: all of it at once."""
+        return (delta,)
 
     def next_reply(self, _: ModelRequest) -> AssistantMessage | None:
         """The recorded reply; None for an attempt that failed."""
         if not self.attempts:
             raise RejectedError(ENDS_HERE)
         return self.attempts.pop(0)
+
+
+def _make_delta(index: int, block: AssistantBlock) -> Delta:
+    """A part of a reply, whole."""
+    if type(block) is TextBlock:
+        return TextDelta(block.text)
+    if type(block) is ThinkingBlock:
+        return ThinkingDelta(block.text)
+    if type(block) is ReasoningBlock:
+        return ReasoningDelta(block.text, block.opaque, block.vendor)
+    assert type(block) is ToolCall  # noqa: S101 - the only other kind
+    arguments = _wire.encode(block.stored).decode() if block.malformed is None else block.malformed
+    return ToolCallDelta(index, block.id, block.name, arguments)
 
 
 class _Checking(MemoryStore):
@@ -470,7 +489,7 @@ async def _run_leg(agent: Agent, leg: Leg, checking: _Checking, above: tuple[Pla
     now = loop.time()
     if began.resumed:
         decided = began.decisions or None  # and a repair was accepted then
-        opened: Any = reopen_session(config, leg.session_id, decided, plan.tools, scribe=make, accept_repair=True)
+        opened: Any = reopen_session(config, leg.session_id, decided, plan, scribe=make, accept_repair=True)
     else:
         parent = None if leg.opened is None else leg.opened.parent
         home = Session(leg.session_id, messages=[] if leg.before else leg.told[: began.first_new])
@@ -500,18 +519,44 @@ async def _run_leg(agent: Agent, leg: Leg, checking: _Checking, above: tuple[Pla
 
 def _make_replay_config(config: LoopConfig, leg: Leg, checking: _Checking, answer: Runner) -> LoopConfig:
     """The configuration with the recorded replies and results in place of models and tools."""
-    return replace(
-        config,
-        model=Tape(config.model, leg.attempts),
-        fallback_models=tuple(Tape(model, leg.attempts) for model in config.fallback_models),
-        tools=tuple(_make_answering_tool(tool, answer, leg) for tool in config.tools),
-        tool_sources=(),  # nothing outside is asked again
-        store=checking,
-        durability="sync",
-        event_sink=None,
-        deps_type=None,  # what tools did with theirs is recorded
-        deps_factory=None,
-    )
+
+    def repeat(speaker: LoopConfig) -> LoopConfig:
+        return replace(
+            speaker,
+            model=Tape(speaker.model, leg.attempts),
+            fallback_models=tuple(Tape(model, leg.attempts) for model in speaker.fallback_models),
+            tools=tuple(_make_answering_tool(tool, answer, leg) for tool in _list_tools(speaker)),
+            tool_sources=(),  # nothing outside is asked again
+            system_prompt=repeat_prompt(speaker, leg),
+            store=checking,  # transactional tools are only legal with one
+            durability="sync",
+            event_sink=None,
+            deps_type=None,  # what tools did with theirs is recorded
+            deps_factory=None,
+        )
+
+    return change_speakers(config, repeat)
+
+
+def repeat_prompt(speaker: LoopConfig, leg: Leg) -> Any:
+    """The system prompt of an agent; what a function wrote for it, at first or when it took over, is in the journal."""
+    prompt = speaker.system_prompt
+    if isinstance(prompt, str):
+        return prompt
+    handoffs = [find_handoff(result) or {} for _, result in leg.results.values()]
+    written = [one["prompt"] for one in handoffs if one.get("to") == speaker.agent_name and "prompt" in one]
+    if written:
+        return lambda _: written.pop(0)
+    first = None if leg.per_run is None else leg.per_run.system_prompt
+    return prompt if first is None else first
+
+
+def _list_tools(config: LoopConfig) -> tuple[Tool, ...]:
+    """The tools of a run that can be replayed; raises `ConfigurationError` for one that runs in the background."""
+    name = next((one.name for one in config.tools if one.background), None)
+    if name is not None:
+        raise ConfigurationError(f"tool {name!r} works in the background: its run cannot be replayed turn by turn")
+    return config.tools
 
 
 def _make_answering_tool(tool: Tool, answer: Runner, leg: Leg) -> Any:

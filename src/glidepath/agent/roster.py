@@ -6,11 +6,14 @@ import re
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
+from glidepath._wire import replace
 from glidepath.run import current_scope
 from glidepath.tools import Tool, ToolResult, shorten, tool
 from glidepath.values import ConfigurationError, ToolError, short_repr
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from glidepath.agent.agent import Agent
     from glidepath.agent.config import LoopConfig
 
@@ -54,8 +57,40 @@ def collect_roster(config: LoopConfig) -> dict[str, LoopConfig] | None:
         one = waiting.pop()
         if roster.setdefault(one.agent_name, one) is not one:
             raise ConfigurationError(f"handoffs: two agents are named {one.agent_name!r}; give each its own agent_name")
+        _check_hosted_tools(config, one)
         waiting += [other.config for other in one.handoffs if not isinstance(other, str) and other.config is not one]
     return roster
+
+
+def change_speakers(config: LoopConfig, change: Callable[[LoopConfig], LoopConfig]) -> LoopConfig:
+    """This configuration, and that of every agent it may hand over to, each of them changed."""
+    from glidepath.agent.agent import Agent
+
+    known: dict[str, Agent[Any, Any] | str] = {config.agent_name: config.agent_name}
+
+    def change_one(other: Agent[Any, Any] | str) -> Agent[Any, Any] | str:
+        name = other if isinstance(other, str) else other.config.agent_name
+        if not isinstance(other, str) and name not in known:
+            known[name] = name  # hand-offs may lead back to it
+            known[name] = Agent(change_handoffs(change(other.config)))
+        return known.get(name, name)
+
+    def change_handoffs(changed: LoopConfig) -> LoopConfig:
+        return replace(changed, handoffs=tuple([change_one(one) for one in changed.handoffs]))
+
+    return change_handoffs(change(config)) if config.handoffs else change(config)
+
+
+def _check_hosted_tools(config: LoopConfig, other: LoopConfig) -> None:
+    """Raise `ConfigurationError` for a tool at the provider that a rule of the agent that begins would hold."""
+    if config.approvals is None or not other.hosted_tools:
+        return
+    from glidepath.guards.approvals import check_hosted
+
+    try:
+        check_hosted(config.approvals, [one.NAME for one in other.hosted_tools])
+    except ConfigurationError as error:
+        raise ConfigurationError(f"handoffs: agent {other.agent_name!r}: {error}") from error
 
 
 def make_transfer_tools(config: LoopConfig) -> tuple[Tool, ...]:

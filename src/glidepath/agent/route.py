@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from glidepath._wire import replace
 from glidepath.agent.prices import find_price, is_free
-from glidepath.run import Plan, Route, model_breaker
+from glidepath.run import Plan, Price, Route, model_breaker
 
 if TYPE_CHECKING:
     from glidepath.agent.config import LoopConfig
@@ -22,6 +22,11 @@ def output_limit_of(model: object) -> int:
     """The model's own maximum, or what is reserved when nobody knows it."""
     known = getattr(model, "max_output_tokens", None)
     return known if isinstance(known, int) and known > 0 else UNKNOWN_OUTPUT
+
+
+def window_of(config: LoopConfig, model: object) -> int | None:
+    """The tokens that fit into a request: what was configured, else what the model says; None if nobody knows."""
+    return config.context_window or getattr(model, "context_window", None)
 
 
 def reply_ceiling(model: object) -> int:
@@ -51,7 +56,7 @@ def add_prices(plan: Plan, config: LoopConfig) -> Plan:
     if None not in sure:
         return plan
     prices = [price or find_price(config, one.model, needed=True) for one, price in zip(plans, sure, strict=True)]
-    known = [replace(one, price=price) for one, price in zip(plans, prices, strict=True)]
+    known = [replace(one, **_with_fees(price, config, one.model)) for one, price in zip(plans, prices, strict=True)]
     return known[0] if plan.route is None else join_plans(known)
 
 
@@ -69,11 +74,23 @@ def facts_of(model: Any, config: LoopConfig) -> dict[str, Any]:
         "model_name": model.name,
         "vendor": vendor_of(model),
         "health": model_breaker(model),
-        "price": find_price(config, model, needed=config.limits.max_cost is not None),
+        "books_with_care": bool(config.hosted_tools) or getattr(model, "count_tokens", None) is not None,
+        **_with_fees(find_price(config, model, needed=config.limits.max_cost is not None), config, model),
+        "counts_down": config.task_budget and getattr(model, "takes_task_budget", False) is True,
         "usage_is_billed": getattr(model, "usage_is_billed", False) is True,
         "counter": getattr(model, "count_tokens", None),
         "reply_bytes": reply_ceiling(model),
     }
+
+
+def _with_fees(price: Price | None, config: LoopConfig, model: Any) -> dict[str, Any]:
+    """What its tokens cost, and what its provider's own tools may cost above that."""
+    if not config.hosted_tools:
+        return {"price": price, "hosted": None}
+    from glidepath.agent.hosted_prices import add_fees, reserve_hosted
+
+    price = None if price is None else add_fees(price, config, model)
+    return {"price": price, "hosted": reserve_hosted(config, price)}
 
 
 def _replace_model(plan: Plan, config: LoopConfig, model: Model) -> Plan:

@@ -109,6 +109,12 @@ def _start_periodic_checks(run: Run) -> PeriodicChecks:
 
 async def _conclude_run(run: Run, home: Session, ending: Ending, patrol: PeriodicChecks | None) -> RunResult:
     """The result of a run that has landed, and its last event."""
+    if run.work.live or run.work.unchecked or (run.work.background and run.work.spawned):
+        from glidepath.kernel.tool_calls.background_calls import let_finish, stop_background
+
+        if ending.outcome is LoopOutcome.PAUSED:
+            await let_finish(run)
+        await stop_background(run)
     if run.watch.sentry is not None:
         await run.watch.sentry.close(run)
     if patrol is not None:

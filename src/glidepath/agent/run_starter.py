@@ -172,7 +172,7 @@ class RunStarter(Equipped):
         from glidepath.agent.durable import reopen_session, session_of
 
         wanted = run_of(target)
-        reopen = partial(reopen_session, self.config, session_of(target), decisions, self._plan.tools)
+        reopen = partial(reopen_session, self.config, session_of(target), decisions, self._plan)
         async with reopen(run_id=wanted, accept_repair=accept_repair) as opening:
             home = opening.home
             if isinstance(target, Session):

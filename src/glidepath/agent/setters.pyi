@@ -13,6 +13,7 @@ from glidepath.agent.skills import AgentFile, Skill
 from glidepath.events import Event
 from glidepath.guards import GuardrailsConfig, MaxTokensRecovery
 from glidepath.guards.approvals import Rules
+from glidepath.models import HostedTool
 from glidepath.spi import (
     CallGuard,
     ContextStrategy,
@@ -43,10 +44,12 @@ class Setters:
     def _add(self, field: str, value: object) -> Self: ...
     def model(self, value: Model | str) -> Self:
         """An object with name and stream(request), or its name such as anthropic:claude-sonnet-4-5."""
-    def tools(self, value: Iterable[Tool | ToolSource | Callable[..., Any] | str]) -> Self:
-        """Tool objects, functions, sources such as McpServer, or names of installed tools."""
+    def tools(self, value: Iterable[Tool | ToolSource | HostedTool | Callable[..., Any] | str]) -> Self:
+        """Tool objects, functions, sources such as McpServer, hosted tools, or names of installed tools."""
     def tool_sources(self, value: Iterable[ToolSource]) -> Self:
         """Where MCP servers and other sources in tools end up; what they offer is known when a run starts."""
+    def hosted_tools(self, value: Iterable[HostedTool] | Mapping[str, Any]) -> Self:
+        """Tools that run at the model's provider, such as WebSearch(max_uses=5); in tools they are found, too."""
     def handoffs(self, value: Iterable[Agent[Any, Any] | str]) -> Self:
         """Agents, or names of agents that take part, to which the conversation may be handed over."""
     def skills(self, value: Iterable[Skill | str | PathLike[str]]) -> Self:
@@ -71,8 +74,8 @@ class Setters:
         """Plugins, or names of installed ones, in calling order. They add up."""
     def approvals(self, value: Rules | None) -> Self:
         """Rules about which calls run without asking, which ask a person, and which never run."""
-    def store(self, value: SessionStore | None) -> Self:
-        """Where sessions are kept."""
+    def store(self, value: SessionStore | str | PathLike[str] | None) -> Self:
+        """Where sessions are kept: a store, or the path of a SQLite file such as `'sessions.db'`."""
     def event_sink(self, value: Callable[[Event], Any] | None) -> Self:
         """A callable that sees every event first."""
     def default_execution_mode(self, value: ExecutionMode) -> Self:
@@ -95,6 +98,10 @@ class Setters:
         """Output cap of one model call."""
     def reasoning(self, value: str | None) -> Self:
         """How hard the model should think; passed to the model."""
+    def reasoning_tokens(self, value: int | str | None) -> Self:
+        """How many tokens the model may think, where it takes a number."""
+    def task_budget(self, value: bool = ...) -> Self:
+        """Tell the model how many tokens its run has left, where its provider takes that."""
     def tool_choice(self, value: str) -> Self:
         """Auto, required, none, or the name of a tool."""
     def strict_tools(self, value: bool = ...) -> Self:

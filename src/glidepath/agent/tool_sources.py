@@ -7,11 +7,12 @@ import contextvars
 import logging
 import operator
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
+from glidepath.agent.added_tools import join_tools
 from glidepath.run import CancelToken, Ending, wake_waiter
 from glidepath.tools import SourceError, Tool, ToolSource, ToolSupply
 from glidepath.values import AbandonedWork, AgentState, LoopOutcome, StopCause, ToolsChanged, describe_error, message_of
@@ -26,17 +27,29 @@ PATIENCE = 1.0  # seconds a source has to close before it is listed as abandoned
 class Fitted:
     """What the sources gave to one run: tools, and why some gave none."""
 
-    __slots__ = ("_supplies", "failed", "missing", "tools")
+    __slots__ = ("_equipment", "_known", "_supplies", "agent_name", "failed", "missing", "run", "tools")
 
-    def __init__(self, supplies: Sequence[tuple[str, ToolSupply]]) -> None:
+    def __init__(self, supplies: Sequence[tuple[str, ToolSupply]], equipment: Equipment) -> None:
         self._supplies = tuple(supplies)
+        self._equipment = equipment
+        self._known: set[tuple[str, str]] = set()
+        self.run: Run | None = None
+        self.agent_name = ""
         self.tools: list[Tool] = []
         self.missing: list[tuple[str, str]] = []
         self.failed: tuple[str, str] | None = None
         """The required source that offered no tools, and why."""
 
+    def take(self, chosen: Sequence[tuple[str, Tool]]) -> list[tuple[str, Tool]]:
+        """Those of the tools, each with its source, that the run was not given before."""
+        more = [(source, tool) for source, tool in chosen if (source, tool.name) not in self._known]
+        self._known |= {(source, tool.name) for source, tool in more}
+        return more
+
     def begin_run(self, run: Run) -> Ending | None:
         """The run begins: report missing sources; returns how it ends if one was required."""
+        self.run, self.agent_name = run, run.plan.config.agent_name
+        self._equipment.flying.append(self)
         if run.journal is not None:
             run.journal.pins = {name: pins for name, supply in self._supplies if (pins := supply.pins())}
         for name, why in self.missing:
@@ -54,6 +67,8 @@ class Fitted:
 
     def end_run(self, run: Run) -> None:
         """The run has ended."""
+        self.run = None
+        self._equipment.flying = [other for other in self._equipment.flying if other is not self]
         for _, supply in self._supplies:
             with suppress(Exception):
                 supply.detach(run)
@@ -85,6 +100,9 @@ class Equipment:
         self._taken = taken
         self._supplies: dict[object, ToolSupply] = {}
         self._renamed: dict[tuple[int, str], tuple[Tool, Tool]] = {}
+        self._growing: set[asyncio.Task[None]] = set()
+        self.flying: list[Fitted] = []
+        """What the runs in flight were given."""
         self.users = 0
         self.keepers = 0
 
@@ -100,8 +118,9 @@ class Equipment:
             if source.origin not in self._supplies:
                 supply = self._supplies[source.origin] = source.open()
                 supply.kept = self.keepers > 0
+                supply.on_growth = self._hear_growth
         found = await self._gather_tools(cancel, seconds)
-        fitted = Fitted([(self._names[origin], supply) for origin, supply in self._supplies.items()])
+        fitted = Fitted([(self._names[origin], supply) for origin, supply in self._supplies.items()], self)
         chosen: list[tuple[str, Tool]] = []
         for source in self._sources:
             tools, why = found[source.origin]
@@ -116,8 +135,36 @@ class Equipment:
                 fitted.failed = (source.name, why)
             else:
                 _log.warning("The run continues without the tools of %r: %s", source.name, why)
+        fitted.take(chosen)
         fitted.tools += self._rename_apart(chosen)
         return fitted
+
+    # --- tools that come while a run is in flight --------------------------------------------------------------
+
+    def _hear_growth(self) -> None:
+        task = asyncio.get_running_loop().create_task(
+            self._offer_more(), name="glidepath-source-growth", context=contextvars.Context()
+        )
+        self._growing.add(task)
+        task.add_done_callback(self._growing.discard)
+
+    async def _offer_more(self) -> None:
+        """Have the runs in flight offer what a source offers since they began."""
+        chosen: list[tuple[str, Tool]] = []
+        for source in self._sources:
+            tools, why = await _list_tools(self._supplies[source.origin])
+            with suppress(SourceError):
+                chosen += [(source.name, tool) for tool in (source.choose(tools) if why is None else ())]
+        for fitted in self.flying:
+            run, more = fitted.run, fitted.take(chosen)
+            if run is not None and more and run.plan.config.agent_name == fitted.agent_name:
+                join_tools(run, [self._name_apart(run.plan.tool_names, *one) for one in more])
+
+    def _name_apart(self, taken: Container[str], source: str, tool: Tool) -> Tool:
+        """The tool, under a name that no tool of its run has."""
+        names = [tool.name, *[way(source, tool) for way in _WAYS]]
+        name = next((one for one in names if one not in taken), names[-1])
+        return tool if name == tool.name else self._get_renamed_tool(tool, name)
 
     async def _gather_tools(
         self, cancel: CancelToken | None, seconds: float | None
@@ -185,6 +232,8 @@ class Equipment:
     async def close(self) -> tuple[AbandonedWork, ...]:
         """Close every source; those that take too long are abandoned and listed."""
         supplies, self._supplies = self._supplies, {}
+        for task_of_growth in self._growing:
+            task_of_growth.cancel()
         loop = asyncio.get_running_loop()
         tasks = {}
         for origin, supply in supplies.items():

@@ -7,6 +7,7 @@ import logging
 import os
 import threading
 import time
+from contextlib import asynccontextmanager
 from math import inf
 from typing import TYPE_CHECKING, Any, Protocol
 from weakref import WeakKeyDictionary
@@ -30,7 +31,7 @@ from glidepath.spi import (
 from glidepath.values import AgentState, ConfigurationError, LoopOutcome, StopCause, StoreError, name_limit, pluralize
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import AsyncIterator, Sequence
 
     from glidepath.run import Run
 
@@ -78,6 +79,12 @@ class WalletClient:
         self._heart: asyncio.Task[None] | None = None
         self._gave_up = -inf
 
+    def declare(self, line: Sequence[WalletTerms]) -> None:
+        """The same wallets have other limits, which hold from the next draw on."""
+        self.line = tuple(line)
+        if self.hold is not None:
+            self.hold = replace(self.hold, line=self.line)
+
     # --- drawing ------------------------------------------------------------------------------------------------
 
     async def draw(
@@ -90,45 +97,55 @@ class WalletClient:
         around: tuple[Meter, ...] | None = None,
     ) -> None:
         """Have room for `asked` more; see `glidepath.kernel.model_call.source`."""
-        while not self._gate.acquire(blocking=False):  # noqa: ASYNC110 - the other draw may be on another loop
-            await asyncio.sleep(GATE)
         try:
             await self._draw(run, asked, least, patient=patient, around=around)
         except StoreError as error:
             raise make_store_failure(error) from error
-        finally:
-            self._gate.release()
 
     async def _draw(
         self, run: Run, asked: Amount, least: Amount, *, patient: bool, around: tuple[Meter, ...] | None
     ) -> None:
-        first = self.hold is None
-        if first:
-            self._open(run)
         loop = asyncio.get_running_loop()
         wait, until, swept = FIRST_WAIT, loop.time() + PATIENCE, False
         if loop.time() - self._gave_up < AT_ONCE:  # the same call, made smaller
             until = loop.time()
-        while first or not has_room(self.meter, asked):
-            first = False
-            grant = await self._draw_once(asked, least, around)
-            if grant.verdict == "granted":
-                break
-            final = grant.verdict != "wait"
-            if patient and (not swept if final else wait >= LONGEST_WAIT) and grant.verdict != "closed":
-                swept = True
-                if await self._sweep():  # what the dead held may be enough
-                    continue
-            # An end to the wait: others may hold what is missing for as long as they like.
-            if final or loop.time() >= until:
-                self._gave_up = -inf if final else loop.time()
-                self.refused = _make_cause(grant, self.line[-1].name)
-                return
+        while True:
+            # For one look, not for the wait: what is in flight must get its room meanwhile, or two processes would
+            # wait for each other.
+            async with self._taking_turns():
+                first = self.hold is None
+                if first:
+                    self._open(run)
+                elif has_room(self.meter, asked):
+                    break
+                grant = await self._draw_once(asked, least, around)
+                if grant.verdict == "granted":
+                    break
+                final = grant.verdict != "wait"
+                if patient and (not swept if final else wait >= LONGEST_WAIT) and grant.verdict != "closed":
+                    swept = True
+                    if await self._sweep():  # what the dead held may be enough
+                        continue
+                # An end to the wait: others may hold what is missing for as long as they like.
+                if final or loop.time() >= until:
+                    self._gave_up = -inf if final else loop.time()
+                    self.refused = _make_cause(grant, self.line[-1].name)
+                    return
             if not patient:
                 break
             await asyncio.sleep(wait)
             wait = min(2 * wait, LONGEST_WAIT)
         self.refused = None
+
+    @asynccontextmanager
+    async def _taking_turns(self) -> AsyncIterator[None]:
+        """One draw at a time, from whichever loop."""
+        while not self._gate.acquire(blocking=False):  # noqa: ASYNC110 - the other draw may be on another loop
+            await asyncio.sleep(GATE)
+        try:
+            yield
+        finally:
+            self._gate.release()
 
     async def _sweep(self) -> bool:
         """Write off what is overdue, unless somebody in this process has just begun to; True when there was something.
@@ -206,7 +223,12 @@ class WalletClient:
         roots = {meter.tree.source.meter for meter in around if isinstance(meter.tree.source, WalletClient)}
         names = {one.name for one in self.line}
         kept = [root for root in roots - {self.meter} if names & {one.name for one in root.tree.source.line}]
-        return Amount(sum(root.aside_tokens for root in kept), sum(root.aside_money for root in kept))
+        # Of this hold only those: what the others below it keep for their landings does come back.
+        own = [meter.landing_kept() for meter in around if meter.tree is self.meter.tree]
+        return Amount(
+            sum(root.aside_tokens for root in kept) + sum(one.tokens for one in own),
+            sum(root.aside_money for root in kept) + sum(one.money for one in own),
+        )
 
     def deadline(self, now: float) -> float:  # noqa: ARG002 - as a budget has it
         """A wallet has no time limit."""

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
         BYTES_PER_TOKEN as BYTES_PER_TOKEN,
         SLICE as SLICE,
         Booking as Booking,
+        make_refusal_verdict as make_refusal_verdict,
     )
     from glidepath.kernel.model_call.fallback import switch_plan as switch_plan
     from glidepath.kernel.model_call.settlement import CallCharge as CallCharge
@@ -28,7 +29,7 @@ if not TYPE_CHECKING:
         constraint_checks=("MOST_WARNINGS",),
         context=("CharEstimator", "make_sizer", "repair", "strategy"),
         **{
-            "model_call.booking": ("BYTES_PER_TOKEN", "Booking", "SLICE"),
+            "model_call.booking": ("BYTES_PER_TOKEN", "Booking", "SLICE", "make_refusal_verdict"),
             "model_call.fallback": ("switch_plan",),
             "model_call.settlement": ("CallCharge",),
             "tool_calls.interrupted": ("write_pause",),

@@ -117,7 +117,7 @@ async def finish_without_calls(run: Run, reply: Reply) -> Ending | None:
             run.answer.continue_with(reply.text)
     elif reply.truncated:
         return _cut_off(run, "the answer was still truncated after every recovery")
-    elif run.plan.output is not None and await ask_again(run):
+    elif (run.work.background and _remind(run)) or (run.plan.output is not None and await ask_again(run)):
         run.answer.start_over()
         return None
     elif not await _has_follow_up(run) and not run.transcript.waiting:
@@ -126,6 +126,12 @@ async def finish_without_calls(run: Run, reply: Reply) -> Ending | None:
     if not reply.truncated:
         run.answer.start_over()
     return None
+
+
+def _remind(run: Run) -> bool:
+    from glidepath.kernel.tool_calls.background_calls import remind  # few runs have calls in the background
+
+    return remind(run)
 
 
 async def _has_follow_up(run: Run) -> bool:

@@ -16,11 +16,14 @@ if TYPE_CHECKING:
     from glidepath.models.local import LocalModel, pull
     from glidepath.models.openai_chat import OpenAIChatModel
     from glidepath.models.openai_responses import OpenAIResponsesModel
+    from glidepath.spi.hosted import CodeExecution, HostedTool, WebFetch, WebSearch
 
 __all__ = [
     "AnthropicModel",
+    "CodeExecution",
     "Delta",
     "GoogleModel",
+    "HostedTool",
     "LocalModel",
     "Model",
     "ModelRequest",
@@ -33,6 +36,8 @@ __all__ = [
     "TokenEstimator",
     "ToolCallDelta",
     "ToolSpec",
+    "WebFetch",
+    "WebSearch",
     "pull",
     "resolve",
 ]
@@ -51,6 +56,7 @@ if not TYPE_CHECKING:
         local=("LocalModel", "pull"),
         openai_chat=("OpenAIChatModel",),
         openai_responses=("OpenAIResponsesModel",),
+        **{"glidepath.spi.hosted": ("CodeExecution", "HostedTool", "WebFetch", "WebSearch")},
     )
 
 # What other packages use, imported when it is first asked for.

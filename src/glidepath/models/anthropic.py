@@ -24,12 +24,13 @@ from glidepath.models.content import (
 from glidepath.models.exchange import Reader
 from glidepath.models.faults import Faults
 from glidepath.models.formats.anthropic_messages import TAKES, THOUGHTS, VENDOR, anthropic_turns, system_of
+from glidepath.models.hosted_forms import anthropic_hosted, explain_no_anthropic, hosted_to_declare, is_closed
 from glidepath.models.names import make_legal_name
 from glidepath.models.strictness import Grammar
 from glidepath.models.thinkers import BEGINS_THINKING, PAUSES, THINKS, claude_can_be_forced, strip_cloud_prefix
 from glidepath.models.usage_reports import anthropic_searches, anthropic_usage
-from glidepath.models.vendor_model import VendorModel
-from glidepath.spi import ModelRequest, ToolSpec
+from glidepath.models.vendor_model import VendorModel, fit_thoughts
+from glidepath.spi import HostedTool, ModelRequest, ToolSpec
 from glidepath.values import (
     AssistantMessage,
     ConfigurationError,
@@ -87,6 +88,10 @@ _LIFETIMES: Mapping[Any, tuple[dict[str, str], str]] = {
 """How long the cache keeps a prompt: the mark that asks for it, and the price of writing as a multiple of input."""
 MOST_BREAKPOINTS = 4
 _OFF = {"type": "disabled"}
+_COUNTS_DOWN = re.compile(r"claude-((fable|mythos)-5|opus-(4-[7-9]|5)|(sonnet|haiku)-5-[5-9])(?!\d)")
+"""Models that can be shown how many tokens their task has left."""
+_TASK_BUDGETS = "task-budgets-2026-03-13"
+LEAST_TASK_BUDGET = 20_000  # tokens: the endpoint refuses less
 _BETWEEN = {"type": "between_tools"}
 
 
@@ -102,6 +107,8 @@ class AnthropicModel(VendorModel):
     """
 
     vendor = VENDOR
+    search_price = "0.01"
+    session_price = "0.0042"  # an hour is $0.05, and five minutes are the least
     _sdk = "anthropic"
 
     def __init__(
@@ -133,6 +140,12 @@ class AnthropicModel(VendorModel):
         super().__init__(name, context_window, self._port.clients, self._port.faults)
         self._loose = self.host == "vertex" or _UNSTRUCTURED.match(self._bare) is not None
         """A schema cannot be enforced and goes into the prompt instead."""
+        self.least_reasoning_tokens = LEAST_BUDGET if _BUDGETED.match(self._bare) else None
+        self.takes_task_budget = self.host == "anthropic" and _COUNTS_DOWN.match(self._bare) is not None
+
+    def explain_no_hosted(self, tool: HostedTool, _others: Sequence[object], /) -> str | None:
+        """Why it cannot offer a tool of its provider; None if it can."""
+        return explain_no_anthropic(self.host, self._bare, tool)
 
     def _reader(self, request: ModelRequest) -> _Reader:
         return _Reader(request, self._faults, self._unknown_reasons)
@@ -185,6 +198,8 @@ class AnthropicModel(VendorModel):
         if shape is not None:
             held = {"type": "json_schema", "schema": shape}
             body["output_config"] = {**body.get("output_config", {}), "format": held}
+        if request.task_budget is not None and self.takes_task_budget and self.usage_is_billed:
+            _add_task_budget(body, *request.task_budget)
         if request.user is not None and self.usage_is_billed:  # another host may not know the field
             body["metadata"] = {"user_id": request.user}
         if self.compaction is not None:
@@ -225,7 +240,8 @@ class AnthropicModel(VendorModel):
 
     def _make_thinking_depth(self, request: ModelRequest, effort: str | None, cap: int) -> dict[str, Any]:
         """Thinking as asked for, or off if the endpoint would refuse the request with it."""
-        if effort in (None, "none") or THINKS.match(self._bare):
+        tokens = None if self.least_reasoning_tokens is None else request.reasoning_tokens
+        if (effort in (None, "none") and tokens is None) or THINKS.match(self._bare):
             return self._default_thinking(request, effort)
         if PAUSES.match(self._bare):
             return _make_adaptive_thinking(self._bare, effort)
@@ -236,7 +252,7 @@ class AnthropicModel(VendorModel):
             return {"thinking": _OFF}
         if not budgeted:
             return _make_adaptive_thinking(self._bare, effort)
-        budget = min(_BUDGETS.get(effort or "", _BUDGETS["medium"]), cap // 2)
+        budget = fit_thoughts(tokens or _BUDGETS.get(effort or "", _BUDGETS["medium"]), cap)
         if budget < LEAST_BUDGET:
             return {"thinking": _OFF}  # the cap is too small for thoughts and an answer
         return {"thinking": {"type": "enabled", "budget_tokens": budget}}
@@ -250,12 +266,21 @@ def _make_adaptive_thinking(name: str, effort: str | None) -> dict[str, Any]:
     return {"thinking": {"type": "adaptive", "display": "summarized"}, "output_config": {"effort": word}}
 
 
+def _add_task_budget(body: dict[str, Any], total: int, left: int | None) -> None:
+    """The countdown that the model sees; none that the endpoint would refuse."""
+    if total >= LEAST_TASK_BUDGET:
+        budget = {"type": "tokens", "total": total, **({} if left is None else {"remaining": left})}
+        body["output_config"] = {**body.get("output_config", {}), "task_budget": budget}
+
+
 def _make_beta_header(client: ClaudeClient, body: Mapping[str, Any]) -> dict[str, str] | None:
     """The header that a setting of the body needs, besides those the client has."""
     thinking, edits = body.get("thinking"), body.get("context_management")
     needed = [_BINDING] if isinstance(thinking, Mapping) and "block_binding" in thinking else []
     if isinstance(edits, Mapping) and "compact_20260112" in str(edits.get("edits")):
         needed.append(_COMPACTION)
+    if "task_budget" in (body.get("output_config") or ()):
+        needed.append(_TASK_BUDGETS)
     if not needed:
         return None
     own = [str(value) for name, value in client.default_headers.items() if name.lower() == "anthropic-beta"]
@@ -276,11 +301,17 @@ def _parse_cache_option(cache: object) -> tuple[dict[str, str] | None, str | Non
 
 
 def _tools(request: ModelRequest, choice: str, grammar: Grammar | None) -> dict[str, Any]:
-    if declared := tools_to_declare(request):
+    hosted = [anthropic_hosted(tool) for tool in hosted_to_declare(request)]
+    if is_closed(request) and not request.tools:
+        choice = "none"  # it would use them by itself
+    if (declared := tools_to_declare(request)) or hosted:
         # The choice stays the same even if no tool may be called: changing it would lose the cache of all messages.
         tools = [_tool(tool, None if grammar is None else grammar.parameters(tool, request)) for tool in declared]
         named = {"auto": {"type": "auto"}, "required": {"type": "any"}, "none": {"type": "none"}}
-        return {"tools": tools, "tool_choice": named.get(choice, {"type": "tool", "name": make_legal_name(choice)})}
+        return {
+            "tools": [*tools, *hosted],
+            "tool_choice": named.get(choice, {"type": "tool", "name": make_legal_name(choice)}),
+        }
     used = {
         make_legal_name(call.name): None
         for message in request.messages
@@ -434,9 +465,18 @@ class _Reader(Reader):
         provider_tool = kind not in (None, "text", "tool_use", *THOUGHTS)
         if provider_tool and block.pop("written", None) is not None:
             block["input"] = parse_event("".join(block["input"]) or "{}")
+        if provider_tool and kind is not None:
+            self._note_hosted_block(kind)
         if provider_tool or kind == "redacted_thinking" or (kind == "thinking" and block.get("signature")):
             self.silent = False
             yield self.keep_item(VENDOR, block)
+
+    def _note_hosted_block(self, kind: str) -> None:
+        """A block of the provider's own tools has ended: from where it came, and what it costs."""
+        name = kind.removesuffix("_tool_result")
+        self.note_hosted(name)
+        if name != kind and name.endswith("code_execution"):
+            self.code_sessions = 1
 
     def _read_citations(self, block: Mapping[str, Any]) -> Delta:
         """The citations of a text; they follow it."""

@@ -10,6 +10,7 @@ from typing import Any
 
 from glidepath import _wire
 from glidepath.models.faults import Faults
+from glidepath.models.hosted_forms import UNTRUSTED
 from glidepath.models.names import ToolNames
 from glidepath.spi import ModelRequest, ToolSpec
 from glidepath.tools import clean
@@ -124,7 +125,7 @@ def tools_to_declare(request: ModelRequest) -> tuple[ToolSpec, ...]:
 
 def tool_choice_to_send(request: ModelRequest) -> str:
     """The tool choice to send: "none" if no tool may be called, although some are defined."""
-    return request.tool_choice if request.tools else "none"
+    return request.tool_choice if request.tools or request.hosted_tools else "none"
 
 
 def user_fields(request: ModelRequest, *, metadata: bool) -> dict[str, Any]:
@@ -214,6 +215,10 @@ class VendorReply:
         self.billed: float | None = None
         """Dollars that the provider says the call cost."""
         self._unknown = unknown
+        self.code_sessions = 0
+        """Containers that the provider ran programs in, and may bill."""
+        self._read: dict[str, None] = {}
+        """The untrusted sources that the provider's own tools have read for it."""
         self._half = ""
 
     def add_text(self, text: str) -> TextDelta:
@@ -250,6 +255,11 @@ class VendorReply:
     def add_reply_info(self, **facts: object) -> None:
         """What the provider says about the reply: fields of `ReplyInfo`."""
         self.info.update({name: clean(fact)[:200] for name, fact in facts.items() if fact and isinstance(fact, str)})
+
+    def note_hosted(self, tool: str) -> None:
+        """One of the provider's own tools has answered."""
+        if tool in UNTRUSTED:
+            self._read[tool] = None
 
     def add_logprobs(self, entries: Iterable[Mapping[str, Any]] | None) -> None:
         """Tokens with their probabilities, as OpenAI writes them; empty unless asked for."""
@@ -295,6 +305,10 @@ class VendorReply:
             info["media"] = self.media
         if self.billed is not None:
             info["billed"] = self.billed
+        if self.code_sessions:
+            info["code_sessions"] = self.code_sessions
+        if self._read:
+            info["origins"] = tuple(self._read)
         yield StreamEnd(stop, usage, ReplyInfo(**info) if info else None)
 
 

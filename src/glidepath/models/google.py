@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import re
-from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping, Sequence
 from contextvars import ContextVar
 from functools import partial
 from importlib import import_module
@@ -27,13 +27,14 @@ from glidepath.models.content import (
 from glidepath.models.exchange import run_out
 from glidepath.models.faults import Faults
 from glidepath.models.formats.google_contents import VENDOR, google_contents
+from glidepath.models.hosted_forms import explain_no_gemini, gemini_hosted
 from glidepath.models.hosts import find_host, find_key, key_advice, read_variable
 from glidepath.models.names import make_legal_name
 from glidepath.models.sse import Lines
 from glidepath.models.thinkers import LEVELED, UNTHINKING
 from glidepath.models.usage_reports import gemini_media, gemini_searches, gemini_usage
-from glidepath.models.vendor_model import VendorModel
-from glidepath.spi import ModelRequest
+from glidepath.models.vendor_model import VendorModel, fit_thoughts
+from glidepath.spi import HostedTool, ModelRequest, ToolSpec
 from glidepath.values import (
     ConfigurationError,
     Delta,
@@ -74,6 +75,7 @@ _LEAST_LEVELS = {"none": "low", "minimal": "low", "xhigh": "high", "max": "high"
 _MINIMAL = re.compile(r"gemini-3(\.[0-6])?-flash|.*-flash-lite")
 """Models with the level `minimal`. Pro models and newer Flash models refuse it; `low` works for all of them."""
 LEAST_PRO_BUDGET = 128
+LEAST_LITE_BUDGET = 512
 _BUDGETS = {"none": 0, "minimal": 512, "low": 1_024, "medium": 8_192, "high": 24_576, "xhigh": 24_576, "max": 24_576}
 _MOST_STOPS = 5
 _IDLE = re.compile(rb":|(?:event|id|retry):|data: ?\[DONE\]")
@@ -125,8 +127,15 @@ class GoogleModel(VendorModel):
         advice = key_advice(find_host(self.host), given=api_key is not None or client is not None)
         if not (api_key or client) and self.host == "google" and key and key == read_variable("GOOGLE_API_KEY"):
             advice = advice.replace("GEMINI_API_KEY", "GOOGLE_API_KEY")  # the SDK took the key from there
+        self.least_reasoning_tokens = _least_thinking(name)
+        # Gemini 3 bills every query, earlier models a prompt.
+        self.search_price = "0.014" if LEVELED.match(name) else "0.035"
         faults = Faults(f"{self.host}:{name}", [key, api_key, *(headers or {}).values()], advice)
         super().__init__(name, context_window, clients, faults)
+
+    def explain_no_hosted(self, tool: HostedTool, tools: Sequence[object], /) -> str | None:
+        """Why it cannot offer a tool of its provider beside these other tools; None if it can."""
+        return explain_no_gemini(self.name, tool, tools, vertex=self.host == "vertex")
 
     def stream(self, request: ModelRequest) -> AsyncIterator[Delta]:
         """Answer one request."""
@@ -184,28 +193,14 @@ class GoogleModel(VendorModel):
         leveled = LEVELED.match(self.name) is not None
         body: dict[str, Any] = {"contents": google_contents(request.messages, leveled=leveled)}
         system = [request.system_prompt, *[m.content for m in request.messages if type(m) is SystemMessage]]
-        tools = tools_to_declare(request)
+        tools, hosted = tools_to_declare(request), request.hosted_tools
         if request.output_schema is not None and not request.tools and not leveled:
             tools = ()  # an enforced schema is worth more than the cache of a last call
-        if request.output_schema is not None and tools and not leveled:
+        if request.output_schema is not None and (tools or hosted) and not leveled:
             system.append(schema_words(request.output_schema))  # these models refuse tools and a schema together
         if any(system):
             body["systemInstruction"] = {"parts": [{"text": "\n\n".join([part for part in system if part])}]}
-        if tools:
-            body["tools"] = [
-                {
-                    "functionDeclarations": [
-                        {
-                            "name": make_legal_name(tool.name),
-                            "description": tool.description,
-                            "parametersJsonSchema": tool.parameters,
-                        }
-                        for tool in tools
-                    ]
-                }
-            ]
-            held = any(request.strict_tools if tool.strict is None else tool.strict for tool in tools)
-            body["toolConfig"] = {"functionCallingConfig": _choice(tool_choice_to_send(request), held=held)}
+        body.update(_tool_fields(request, tools))
         check_stops("Gemini", request.stop_sequences, _MOST_STOPS)
         wanted = {
             "maxOutputTokens": request.max_output_tokens,
@@ -216,11 +211,9 @@ class GoogleModel(VendorModel):
             "logprobs": request.logprobs or None,
         }
         settings: dict[str, Any] = {name: value for name, value in wanted.items() if value is not None}
-        if request.reasoning is not None and UNTHINKING.match(self.name):
-            self._leave_out("gets no thinking setting: it cannot think, and Google refuses the setting")
-        elif request.reasoning is not None:
-            settings["thinkingConfig"] = _thinking(self.name, request.reasoning, leveled=leveled)
-        if request.output_schema is not None and (leveled or not tools):
+        if (thinking := self._thinking_settings(request, leveled=leveled)) is not None:
+            settings["thinkingConfig"] = thinking
+        if request.output_schema is not None and (leveled or not (tools or hosted)):
             settings["responseMimeType"] = "application/json"
             settings["responseJsonSchema"] = request.output_schema
         extras = dict(request.extras or {})
@@ -229,6 +222,40 @@ class GoogleModel(VendorModel):
         if settings:
             body["generationConfig"] = settings
         return merge_extras(body, extras)
+
+    def _thinking_settings(self, request: ModelRequest, *, leveled: bool) -> dict[str, Any] | None:
+        if request.reasoning_tokens is not None and self.least_reasoning_tokens is not None:
+            tokens = max(self.least_reasoning_tokens, fit_thoughts(request.reasoning_tokens, request.max_output_tokens))
+            return {"includeThoughts": True, "thinkingBudget": tokens}
+        if request.reasoning is None:
+            return None
+        if UNTHINKING.match(self.name):
+            self._leave_out("gets no thinking setting: it cannot think, and Google refuses the setting")
+            return None
+        return _thinking(self.name, request.reasoning, leveled=leveled)
+
+
+def _tool_fields(request: ModelRequest, tools: Sequence[ToolSpec]) -> dict[str, Any]:
+    """The tools of both sides. In a landing the hosted ones are left out: no tool choice holds for them."""
+    hosted = [gemini_hosted(tool) for tool in request.hosted_tools]
+    if not tools:
+        return {"tools": hosted} if hosted else {}
+    declared = [
+        {"name": make_legal_name(tool.name), "description": tool.description, "parametersJsonSchema": tool.parameters}
+        for tool in tools
+    ]
+    held = any(request.strict_tools if tool.strict is None else tool.strict for tool in tools)
+    config: dict[str, Any] = {"functionCallingConfig": _choice(tool_choice_to_send(request), held=held)}
+    if hosted:
+        config["includeServerSideToolInvocations"] = True
+    return {"tools": [{"functionDeclarations": declared}, *hosted], "toolConfig": config}
+
+
+def _least_thinking(name: str) -> int | None:
+    """The fewest tokens that a model may be told to think; None for one that takes a level, or cannot think."""
+    if LEVELED.match(name) or UNTHINKING.match(name):
+        return None
+    return LEAST_PRO_BUDGET if "-pro" in name else LEAST_LITE_BUDGET if "-lite" in name else 1
 
 
 class _Linked:
@@ -366,8 +393,11 @@ class _Reader(VendorReply):
                 yield from self._part(part)
             if candidate.grounding_metadata is not None:
                 self._grounds = candidate.grounding_metadata
+                self.note_hosted("web_search")
                 queries = candidate.grounding_metadata.web_search_queries
                 self.searches = gemini_searches(queries, each=self.bills_each_query) or self.searches
+            if getattr(candidate, "url_context_metadata", None) is not None:
+                self.note_hosted("web_fetch")
             if candidate.logprobs_result is not None:
                 self.add_logprobs(_weights(candidate.logprobs_result))
             if candidate.finish_reason is not None:

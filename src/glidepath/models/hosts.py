@@ -8,10 +8,12 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping
+from urllib.parse import urlsplit
 
 from glidepath._wire import Value, replace
 from glidepath.models.attached import SOUNDS, Takes
 from glidepath.models.checks import is_vendor_address
+from glidepath.spi import REASONING
 from glidepath.values import ConfigurationError
 
 _DOCUMENTS = ("application/", "text/")
@@ -90,6 +92,7 @@ class ModelHost(Value, frozen=True, kw_only=True):
         return any(is_vendor_address(url, site) for site in self.sites)
 
 
+GATE_URL, GATE_VENDORS = "GLIDEPATH_GATE_URL", "GLIDEPATH_GATE_VENDORS"
 _LEVELS = ("low", "medium", "high")
 _DEEP = (*_LEVELS, "xhigh")
 _REASONERS = r"o\d|gpt-([5-9]|\d\d)(?!.*chat)"
@@ -372,19 +375,16 @@ def matches_model(pattern: str, name: str) -> bool:
     return bool(pattern) and re.match(pattern, name.rpartition("/")[2]) is not None
 
 
-_SCALE = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
-
-
 def effort_for(quirks: Quirks, name: str, effort: str) -> str | None:
     """The nearest effort that this model accepts; None if it accepts none."""
     if matches_model(quirks.no_effort, name):
         return None
     bare = name.rpartition("/")[2]
     words = next((words for pattern, words in quirks.efforts if re.match(pattern, bare)), ())
-    if not words or effort in words or effort not in _SCALE:
+    if not words or effort in words or effort not in REASONING:
         return effort
-    place = _SCALE.index(effort)
-    places = {word: _SCALE.index(word) if word in _SCALE else _SCALE.index("medium") for word in words}
+    place = REASONING.index(effort)
+    places = {word: REASONING.index(word) if word in REASONING else REASONING.index("medium") for word in words}
     return min(words, key=lambda word: (abs(places[word] - place), -places[word]))
 
 
@@ -406,6 +406,12 @@ def has_probabilities(quirks: Quirks, name: str, reasoning: str | None) -> bool:
 def read_variable(variable: str) -> str | None:
     """The value of an environment variable; None if it is missing or empty."""
     return os.environ.get(variable) or None
+
+
+def is_behind_gate(url: str, vendor: str) -> bool:
+    """Whether an address is a gate of ours behind which the vendor itself answers, as the gate has told its command."""
+    gate, vendors = read_variable(GATE_URL), read_variable(GATE_VENDORS)
+    return bool(gate and vendors) and vendor in str(vendors).split(",") and urlsplit(url)[:2] == urlsplit(gate)[:2]
 
 
 def _format_site(site: str) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from glidepath._wire import replace
@@ -28,7 +28,8 @@ from glidepath.models.openai_client import OpenAIModel, make_output_format
 from glidepath.models.strictness import strict_parameters
 from glidepath.models.thinkers import REASONING
 from glidepath.models.usage_reports import anthropic_searches, chat_bill, chat_media, chat_usage
-from glidepath.spi import ModelRequest, ToolSpec
+from glidepath.models.vendor_model import fit_thoughts
+from glidepath.spi import HostedTool, ModelRequest, ToolSpec
 from glidepath.values import Citation, Delta, ToolCallDelta, Usage
 
 if TYPE_CHECKING:
@@ -67,6 +68,10 @@ class OpenAIChatModel(OpenAIModel):
         known = quirks if quirks.fixed else HOSTS["openai-chat"].quirks
         return replace(quirks, cap="max_completion_tokens", fixed=known.fixed, calm=known.calm)
 
+    def explain_no_hosted(self, _tool: HostedTool, _others: Sequence[object], /) -> str | None:
+        """Why it cannot offer a tool of its provider: chat completions have none."""
+        return f"chat completions have none; use openai:{self.name}" if self._official else "its host has none"
+
     @property
     def _official(self) -> bool:
         return self.host == "openai-chat"
@@ -92,7 +97,9 @@ class OpenAIChatModel(OpenAIModel):
         if request.max_output_tokens is not None:
             body[quirks.cap] = request.max_output_tokens
         body.update(self._sampling(request))
-        if (effort := self._reasoning(request)) is not None:
+        if request.reasoning_tokens is not None and self.least_reasoning_tokens is not None:
+            body["reasoning"] = {"max_tokens": fit_thoughts(request.reasoning_tokens, request.max_output_tokens)}
+        elif (effort := self._reasoning(request)) is not None:
             self._effort(body, effort)
         if request.seed is not None:
             body[quirks.seed] = request.seed

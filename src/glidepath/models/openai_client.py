@@ -25,6 +25,7 @@ from glidepath.models.hosts import (
     find_host,
     find_key,
     has_probabilities,
+    is_behind_gate,
     key_advice,
     takes_temperature,
 )
@@ -75,7 +76,7 @@ class OpenAIModel(VendorModel):
             raise ConfigurationError(f"host={host!r} does not speak OpenAI's protocol")
         check_key(api_key, named.key or "api_key")
         own = named.key == "OPENAI_API_KEY"
-        if own and base_url is not None and urlsplit(base_url).hostname != OPENAI_HOST:
+        if own and base_url is not None and not _is_openai(base_url):
             named = HOSTS["openai-compatible"]  # somebody else's server: OpenAI's key is not for it
         if client is not None:
             clients = Clients.of(client)
@@ -88,6 +89,8 @@ class OpenAIModel(VendorModel):
         self.provider = served.prices or self.provider
         self.usage_is_billed = served.is_own_address(url)
         self._quirks = self._adapt_quirks(served.quirks)
+        # A host with an object for reasoning, which is OpenRouter, takes a number in it.
+        self.least_reasoning_tokens = 1 if self._quirks.effort == "reasoning" and not self.compacts else None
         secrets = [api_key, first.api_key, getattr(first, "admin_api_key", None), *(headers or {}).values()]
         given = api_key is not None or client is not None
         advice = key_advice(named, given=given, sent=first.api_key != _NO_KEY)
@@ -129,9 +132,14 @@ def _find_actual_host(named: ModelHost, client: object, url: str) -> ModelHost:
     azure = HOSTS["azure"]
     if azure.is_own_address(url) or "Azure" in type(client).__name__:
         return azure
-    if named.key == "OPENAI_API_KEY" and urlsplit(url).hostname != OPENAI_HOST:
+    if named.key == "OPENAI_API_KEY" and not _is_openai(url):
         return HOSTS["openai-compatible"]
     return named
+
+
+def _is_openai(url: str) -> bool:
+    """Whether OpenAI answers at this address, itself or behind a gate of ours."""
+    return urlsplit(url).hostname == OPENAI_HOST or is_behind_gate(url, "openai")
 
 
 def _cache_fields(key: object, retention: object) -> dict[str, str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from glidepath.models.citations import responses_citation
@@ -19,13 +19,14 @@ from glidepath.models.content import (
 from glidepath.models.exchange import Reader
 from glidepath.models.faults import Faults
 from glidepath.models.formats.responses import VENDOR, responses_input
+from glidepath.models.hosted_forms import count_openai_uses, explain_no_openai, hosted_to_declare, openai_hosted
 from glidepath.models.hosts import effort_for
 from glidepath.models.names import make_legal_name
 from glidepath.models.openai_client import OpenAIModel, make_output_format
 from glidepath.models.strictness import strict_parameters
 from glidepath.models.thinkers import PLAIN
 from glidepath.models.usage_reports import is_billed_search, responses_media, responses_usage
-from glidepath.spi import ModelRequest, ToolSpec
+from glidepath.spi import HostedTool, ModelRequest, ToolSpec
 from glidepath.values import Citation, Delta, ToolCallDelta
 
 if TYPE_CHECKING:
@@ -48,6 +49,20 @@ class OpenAIResponsesModel(OpenAIModel):
     provider = "openai"
     usual = "openai-responses"
     compacts = True
+    search_price = "0.01"
+    session_price = "0.03"
+
+    def explain_no_hosted(self, tool: HostedTool, _others: Sequence[object], /) -> str | None:
+        """Why it cannot offer a tool of its provider; None if it can."""
+        if self.host not in ("openai", "openai-responses", "azure"):
+            if self.host == "openai-compatible":
+                return (
+                    "its address is not OpenAI's own, and nobody knows whether the server there has it; pass "
+                    "extras={'tools': [...]} if it does, or set GLIDEPATH_GATE_URL to that address and "
+                    "GLIDEPATH_GATE_VENDORS=openai if it is a gate in front of OpenAI"
+                )
+            return f"nobody knows whether {self.host} has it; pass extras={{'tools': [...]}} if it does"
+        return explain_no_openai(tool)
 
     def _reader(self, request: ModelRequest) -> _Reader:
         return _Reader(request, self._faults, self._unknown_reasons)
@@ -74,11 +89,14 @@ class OpenAIResponsesModel(OpenAIModel):
             raise make_unsupported_error("OpenAI Responses", "stop_sequences", "use openai-chat:")
         if request.seed is not None:
             raise make_unsupported_error("OpenAI Responses", "seed", "use openai-chat:")
-        if tools := tools_to_declare(request):
-            body["tools"] = [_tool(tool, request) for tool in tools]
+        hosted = hosted_to_declare(request)
+        if (tools := tools_to_declare(request)) or hosted:
+            body["tools"] = [*[_tool(tool, request) for tool in tools], *[openai_hosted(tool) for tool in hosted]]
             choice = tool_choice_to_send(request)
             plain = choice in ("auto", "required", "none")
             body["tool_choice"] = choice if plain else {"type": "function", "name": make_legal_name(choice)}
+        if hosted:
+            body["max_tool_calls"] = count_openai_uses(hosted)
         if request.max_output_tokens is not None:
             body["max_output_tokens"] = request.max_output_tokens
         body.update(self._sampling(request))
@@ -183,6 +201,9 @@ class _Reader(Reader):
             self.silent = False
             if is_billed_search(item):
                 self.searches += 1
+            if item["type"] == "code_interpreter_call":
+                self.code_sessions = 1
+            self.note_hosted(str(item["type"]).removesuffix("_call"))
             item = {key: value for key, value in item.items() if value is not None}
             yield self.keep_item(VENDOR, item)
 

@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from importlib import import_module
 from typing import Any
 
 from glidepath.models.clients import Clients
 from glidepath.models.exchange import Reader, answer
 from glidepath.models.faults import Faults
-from glidepath.spi import ModelRequest
+from glidepath.spi import HostedTool, ModelRequest
 from glidepath.values import Delta
 
 _log = logging.getLogger("glidepath")
+
+
+def fit_thoughts(tokens: int, cap: int | None) -> int:
+    """How much a model may think where a call was made smaller: half of its cap at most, so that an answer fits."""
+    return tokens if cap is None else min(tokens, max(1, cap // 2))
 
 
 class VendorModel:
@@ -27,6 +32,14 @@ class VendorModel:
     _sdk: str
     """The package of the SDK."""
     usage_is_billed: bool
+    least_reasoning_tokens: int | None = None
+    """The fewest tokens that it can be told to think; None: it takes no number."""
+    takes_task_budget: bool = False
+    """It can be shown how many tokens its run has left."""
+    search_price: str | None = None
+    """Dollars of a search of the web where no price list knows them."""
+    session_price: str | None = None
+    """Dollars of a container for programs."""
 
     def __init__(self, name: str, context_window: int | None, clients: Clients, faults: Faults) -> None:
         self.name = name
@@ -50,6 +63,10 @@ class VendorModel:
             return self._open(client, body, stream=True, timeout=timeout)
 
         return answer(open_stream, self._reader(request))
+
+    def explain_no_hosted(self, _tool: HostedTool, _others: Sequence[object], /) -> str | None:
+        """Why it cannot offer a tool of its provider beside these other tools; None if it can."""
+        return "this endpoint has no tools of its own"
 
     async def aclose(self) -> None:
         """Close the connections of the running event loop."""

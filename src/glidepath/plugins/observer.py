@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
 from glidepath._wire import Record
-from glidepath.spi import INSIDE, DirectObserver, Plugin
+from glidepath.spi import INSIDE, DirectObserver, Plugin, RunIntroduction
 from glidepath.values import Event, RunEnded, StreamChunk, TurnEnded, TurnStarted
 
 _log, _inside = logging.getLogger("glidepath"), INSIDE.get
@@ -74,6 +74,11 @@ class Observer:
     def find_direct_handler(self, kind: type[Event]) -> Callable[[Event], Any] | None:
         """The handler for this kind of event that needs no protection, if there is one."""
         return None if self._direct is None else self._direct._observer_of(kind)  # noqa: SLF001 - of the house
+
+    def introduce(self, introduction: RunIntroduction) -> None:
+        """Tell an observer of the house what the run sends with every request."""
+        if self._direct is not None:
+            self._direct._introduce(introduction)  # noqa: SLF001 - of the house
 
     @property
     def is_direct(self) -> bool:
@@ -313,6 +318,14 @@ class Audience:
             self.deliver(event)
         finally:
             INSIDE.set(place)
+
+    def introduce(self, introduction: RunIntroduction) -> None:
+        """Tell the observers of the house what the run sends with every request, before its first event."""
+        for observer in self.observers:
+            try:
+                observer.introduce(introduction)
+            except BaseException as error:
+                self._on_failure(observer, error)
 
     def notes(self) -> dict[str, str]:
         """The observers' notes for the journal, by name; a failing observer adds none."""

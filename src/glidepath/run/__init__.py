@@ -108,6 +108,7 @@ if TYPE_CHECKING:
         dollars as dollars,
         pico as pico,
     )
+    from glidepath.run.moving import move_meters as move_meters, note_limits as note_limits
     from glidepath.run.nested import (
         ASKED as ASKED,
         BLOCKED as BLOCKED,
@@ -221,6 +222,7 @@ if not TYPE_CHECKING:
         interrupts=("Patience", "wake_waiter"),
         kill_switch_polling=("KillSwitchPoller", "KillSwitchPollers", "SpendGate"),
         ledger=("Caps", "Meter", "Price", "Reservation", "dollars", "pico"),
+        moving=("move_meters", "note_limits"),
         nested=(
             "ASKED",
             "BLOCKED",

@@ -127,6 +127,8 @@ class Spending(Record, eq=False, kw_only=True, gc=False):
     """On a budget above: reserved before take-off, traded for the first call."""
     admitted: bool = False
     """The landing is set aside with the ancestors."""
+    landing_opened: bool = False
+    """The landing is being made: what its reserve was for is used."""
     return_at: float = 0.0
     """When the configured model is tried again, while a fallback is in use."""
     burnt: array[float]
@@ -221,7 +223,7 @@ class Spending(Record, eq=False, kw_only=True, gc=False):
 
     def open_landing(self) -> None:
         """What was set aside for the landing is used."""
-        self.admitted = False
+        self.admitted, self.landing_opened = False, True
 
     def drop_calls(self, meter: Meter) -> None:
         """Drop what calls have reserved that will neither be made nor settled: the run was hit in the middle."""

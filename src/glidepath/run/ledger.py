@@ -449,9 +449,9 @@ class Meter:
                     alone = min(alone, max(0, most.flight_money) + mine.money)
                 yield Room(node, "money", now, alone)
 
-    def enqueue(self, claim: Amount | None = None, around: tuple[Meter, ...] = ()) -> Waiting:
+    def enqueue(self, claim: Amount | None = None, around: tuple[Meter, ...] = (), *, defers: bool = False) -> Waiting:
         """Take a place in the queue; with a `claim`, as a run that has yet to start and needs this much."""
-        waiting = Waiting(self, claim, around)
+        waiting = Waiting(self, claim, around, defers=defers)
         with self.tree.lock:
             self.tree.enter(waiting)
         return waiting

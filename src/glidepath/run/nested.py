@@ -18,7 +18,7 @@ from glidepath.run.cancel import CancelToken
 from glidepath.run.unsaved import Unsaved
 from glidepath.spi import INSIDE
 from glidepath.tools.threads import WORKER
-from glidepath.values import AbandonedWork, RunResult, ToolCall, ToolError
+from glidepath.values import AbandonedWork, BackgroundCall, RunResult, ToolCall, ToolError
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
@@ -131,7 +131,7 @@ class CallScope(Record, eq=False):
 class SideWork(Record, eq=False):
     """What runs beside the loop, or did: children of calls and hooks, work that was abandoned, unknown effects."""
 
-    SURVIVES: ClassVar[tuple[str, ...]] = ("children", "abandoned", "unknown_effects")
+    SURVIVES: ClassVar[tuple[str, ...]] = ("children", "abandoned", "unknown_effects", "background")
 
     unsaved: Unsaved
     spawned: Mapping[str, tuple[Any, ...]] = _NOTHING
@@ -141,6 +141,14 @@ class SideWork(Record, eq=False):
     children: tuple[RunResult, ...] = ()
     abandoned: tuple[AbandonedWork, ...] = ()
     unknown_effects: tuple[ToolCall, ...] = ()
+    background: tuple[BackgroundCall, ...] = ()
+    """The calls that the model has started in the background."""
+    live: Mapping[str, Any] = _NOTHING
+    """Those of them that run, by their ids."""
+    unchecked: Mapping[str, Any] = _NOTHING
+    """Those that have ended, and that the after-hooks have yet to look at."""
+    reminded: frozenset[str] = frozenset()
+    """Those that the model was told about when it was done without them."""
     ring: Callable[[], None] | None = None
     """Wakes the run when something happened beside it."""
     heard: Mapping[str, tuple[str, ...]] = _NOTHING
@@ -210,6 +218,37 @@ class SideWork(Record, eq=False):
         """The outcome of these calls is unknown."""
         self.unknown_effects += tuple(calls)
         self.unsaved["unknown_effects"] = None
+
+    def keep_background(self, kept: BackgroundCall) -> None:
+        """A call in the background is new, or something about it is."""
+        others = {one.id: one for one in self.background}
+        self.background = tuple({**others, kept.id: kept}.values())
+        self.unsaved["background"] = None
+
+    def drop_background(self, name: str) -> None:
+        """A call in the background never came to be."""
+        self.background = tuple([one for one in self.background if one.id != name])
+        self.unsaved["background"] = None
+
+    def add_live(self, name: str, live: Any) -> None:
+        """A call runs in the background from now on."""
+        self.live = {**self.live, name: live}
+
+    def drop_live(self, name: str) -> None:
+        """It does not any more."""
+        self.live = {other: live for other, live in self.live.items() if other != name}
+
+    def add_unchecked(self, name: str, job: Any) -> None:
+        """It has ended, and the after-hooks must look at its result before anybody else does."""
+        self.unchecked = {**self.unchecked, name: job}
+
+    def drop_unchecked(self, name: str) -> None:
+        """They have, or need not."""
+        self.unchecked = {other: job for other, job in self.unchecked.items() if other != name}
+
+    def remind(self, names: Iterable[str]) -> None:
+        """The model is told that it has not collected these."""
+        self.reminded |= frozenset(names)
 
     def wake_by(self, ring: Callable[[], None] | None) -> None:
         """How to wake the run; None when it is not waiting for side work."""

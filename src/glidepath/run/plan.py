@@ -26,6 +26,7 @@ from glidepath.values import AgentState, GlidepathError, LoopOutcome, StopCause,
 if TYPE_CHECKING:
     from glidepath.agent.config import LoopConfig  # a row above: only a type checker follows it
     from glidepath.run.kill_switch_polling import Switch
+    from glidepath.spi import HostedReserve
     from glidepath.tools import Output
 
 
@@ -89,8 +90,14 @@ class Plan(Value, frozen=True, kw_only=True):
     landing_notice: str
     landing_notice_tokens: int
     price: Price | None
+    hosted: HostedReserve | None
+    """What the tools that run at the provider may cost above a call; None, as nearly always: there are none."""
     counter: Callable[[Any], Any] | None
+    books_with_care: bool
+    """A call of it needs more than its prompt as we count it, or is counted by the model."""
     usage_is_billed: bool
+    counts_down: bool
+    """The model is told how many tokens its run has left."""
     near_money: int
     estimator: TokenEstimator
     size_of: Callable[[Any], int]

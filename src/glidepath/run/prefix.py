@@ -34,8 +34,6 @@ def broke_prefix(run: Run, what: str, *, ours: bool = True) -> None:
 
 def has_same_prefix(before: Sequence[Message], now: Sequence[Message], vendor: str | None) -> bool:
     """Whether a view begins like the one sent before it; its last message may differ, as a reminder at the end does."""
-    if not before:
-        return True
     if vendor in SYSTEM_FIRST and _system_messages_of(before) != _system_messages_of(now):
         return False
     most = len(before) - 1

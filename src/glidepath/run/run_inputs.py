@@ -41,6 +41,8 @@ class RunInputs(Record, eq=False, kw_only=True):
     resumed: Resumption | None = None
     next_speaker: Callable[[], None] | None = None
     """Lets another agent speak, when the next turn begins."""
+    countdown: Any = None
+    """The view that the model was last told a task budget for, and that budget."""
     changes: tuple[ConfigurationChange, ...] = ()
     """What about its agent was different when it continued."""
 
@@ -75,10 +77,18 @@ class RunInputs(Record, eq=False, kw_only=True):
         """Another agent speaks from the next turn on."""
         self.next_speaker = take_over
 
+    def keep_speaker(self) -> None:
+        """The agent that speaks continues."""
+        self.next_speaker = None
+
     def speak_for(self, plan: Plan) -> None:
         """What is sent with each request is the speaking agent's."""
         self.next_speaker = None
         self.tool_choice, self.extras = plan.config.tool_choice, plan.extras
+
+    def count_down(self, view: object, budget: tuple[int, int | None] | None) -> None:
+        """What the model is told that it has left, for as long as it is shown this view."""
+        self.countdown = view, budget
 
     def note_changes(self, changes: tuple[ConfigurationChange, ...]) -> None:
         """Record that the agent differs from the one that wrote the journal."""

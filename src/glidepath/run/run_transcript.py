@@ -81,6 +81,8 @@ class Transcript(Record, eq=False, kw_only=True):
     """What a model has written to stand for the beginning of the transcript in the view."""
     failed_checkpoints: int = 0
     """How many in a row did not help."""
+    done_calls: Any = None
+    """The calls that are no longer in view."""
     mixed: bool = False
     """More than one vendor has answered: each sees only the reasoning items of its own."""
 
@@ -129,6 +131,11 @@ class Transcript(Record, eq=False, kw_only=True):
         self.later += ((reason, source, text),)
         self.unsaved["later"] = None
 
+    def drop_notice(self, reason: str, source: str) -> None:
+        """The model need not be told this any more."""
+        self.later = tuple([one for one in self.later if one[:2] != (reason, source)])
+        self.unsaved["later"] = None
+
     def wait(self, messages: Sequence[Message]) -> None:
         """Messages from outside wait for the next turn."""
         self.waiting += tuple(messages)
@@ -161,6 +168,10 @@ class Transcript(Record, eq=False, kw_only=True):
     def record_sent_unchanged(self) -> None:
         """No context transform has changed the view. It only grows, so its length tells what was sent."""
         self.sent_view, self.sent_own = (), len(self.view)
+
+    def remember_done_calls(self, done: Any) -> None:
+        """The calls that are no longer in view, as a strategy has found them."""
+        self.done_calls = done
 
     def list_shapeable(self) -> tuple[Sequence[Message], Sequence[int]]:
         """What a view is made from, with the size of each message: all but notices of earlier runs."""
@@ -307,6 +318,10 @@ class CurrentTurn(Record, eq=False, gc=False):
         """Keep the request that goes out."""
         self.request = request
         return request
+
+    def drop_request(self) -> None:
+        """The next request is not the last one again."""
+        self.request = None
 
     def set_allowed_tools(
         self, allowed: frozenset[str] | None, denials: MutableMapping[str, str] | None = None

@@ -30,7 +30,7 @@ from glidepath.run.unsaved import Unsaved
 from glidepath.run.waiting import Amount
 from glidepath.run.watch import Watch
 from glidepath.run.wind_down import Audit, WindDown
-from glidepath.spi import Remaining, provider_of
+from glidepath.spi import Remaining, RunIntroduction, provider_of
 from glidepath.tools import LEAST_PICTURE_TOKENS, picture_bytes
 from glidepath.values import (
     AgentState,
@@ -153,6 +153,9 @@ class Run(Record, eq=False, kw_only=True):
             turn.enter(AgentState.RUNNING)
         if voice.emit is None:
             return
+        if voice.audience is not None:
+            warmth = plan.config.temperature
+            voice.audience.introduce(RunIntroduction(plan.system_prompt, plan.specs, warmth))
         voice.emit(
             RunStarted,
             terms.session_id,

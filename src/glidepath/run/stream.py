@@ -167,6 +167,11 @@ class RunStream(Generic[OutputT]):
         used = f"{pluralize(run.turn.iterations, 'turn')}, {pluralize(run.meter.tokens, 'token')}"
         return f"{run.run_id}: {run.state.name}{ended}, {used}"
 
+    def __dir__(self) -> list[str]:
+        from glidepath.values import list_for_people
+
+        return list_for_people(self, ("batches", "partial", "result", "state", "text"))
+
     async def __aenter__(self) -> Self:
         if self._entered:
             raise RuntimeError("a stream can be entered only once; call agent.stream() again")

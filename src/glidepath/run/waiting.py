@@ -2,7 +2,8 @@
 
 Calls of runs that have begun are in front, then the runs that have yet to start; both in order of arrival. A run that
 has begun continues, ends and gives back what it keeps: that is what a start waits for. In return a call leaves enough
-for the first start that waits: a run that has had its first call lands before somebody else gets nothing.
+for the first start that waits: a run that has had its first call lands before somebody else gets nothing. Not so for a
+start that `defers`: it gets what is left when others have ended, and nobody lands for it.
 
 A waiter counts only on what comes back without it. A run cannot end before its children do, nor before a run that one
 of its own tools awaits, nor while it waits here itself; so none of these is counted on, by any waiter, and a run that
@@ -81,11 +82,12 @@ def smallest_of(rooms: Iterator[Room], *, now: bool, ahead: bool) -> tuple[int |
 class Waiting:
     """A place in the queue of a tree; await `turn` and then ask again."""
 
-    __slots__ = ("around", "claim", "loop", "meter", "thread", "turn")
+    __slots__ = ("around", "claim", "defers", "loop", "meter", "thread", "turn")
 
-    def __init__(self, meter: Meter, claim: Amount | None, around: tuple[Meter, ...]) -> None:
+    def __init__(self, meter: Meter, claim: Amount | None, around: tuple[Meter, ...], *, defers: bool = False) -> None:
         self.meter = meter
         self.claim = claim  # of a run that has yet to start: its first call and its landing; None for a call
+        self.defers = defers  # nobody leaves room for it
         self.around = around  # the runs inside whose tools and hooks it was started: they wait for it
         self.loop = asyncio.get_running_loop()
         self.thread = threading.get_ident()
@@ -119,11 +121,13 @@ async def in_turn(
     waiting: Waiting | None = None,
     claim: Callable[[], Amount] | None = None,
     around: tuple[Meter, ...] = (),
+    defers: bool = False,
 ) -> T:
     """Try at once, unless `waiting` in the queue of the tree already, and then whenever it is our turn there.
 
     `attempt` answers None while it makes sense to wait. `pause` returns when the waiter may have been called, and
-    raises when it waits no longer. `claim` is what a run needs that has yet to start.
+    raises when it waits no longer. `claim` is what a run needs that has yet to start; calls leave that much for it
+    unless it `defers` to them.
     """
     try:
         while True:
@@ -135,7 +139,7 @@ async def in_turn(
                 if got is not None:
                     return got
             if waiting is None:
-                waiting = meter.enqueue(None if claim is None else claim(), around)
+                waiting = meter.enqueue(None if claim is None else claim(), around, defers=defers)
             await pause(waiting)
     finally:
         if waiting is not None:
@@ -313,7 +317,7 @@ class Tree:
     def find_first_start(self, meter: Meter) -> Waiting | None:
         """The first run that waits to start, unless it is inside the asker: then it must not hold the asker up."""
         for waiting in self.queue:
-            if waiting.claim is not None:
+            if waiting.claim is not None and not waiting.defers:
                 inside = any(meter in one.lineage for one in (waiting.meter, *waiting.around))
                 return None if inside else waiting
         return None

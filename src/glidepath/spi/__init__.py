@@ -25,7 +25,7 @@ from glidepath.spi.hooks import (
     ToolResultContext,
     TransformContext,
 )
-from glidepath.spi.models import Model, ModelRequest, TokenEstimator, ToolSpec
+from glidepath.spi.models import REASONING as REASONING, Model, ModelRequest, TokenEstimator, ToolSpec
 from glidepath.spi.policy import ProtocolPolicy
 
 if TYPE_CHECKING:
@@ -115,9 +115,24 @@ def __dir__() -> list[str]:
 
 # What other packages use, imported when it is first asked for.
 if TYPE_CHECKING:
-    from glidepath.spi.direct_observer import DirectObserver as DirectObserver, mark_unreal as mark_unreal
+    from glidepath.spi.direct_observer import (
+        DirectObserver as DirectObserver,
+        RunIntroduction as RunIntroduction,
+        mark_unreal as mark_unreal,
+    )
     from glidepath.spi.guards import ToolTraits as ToolTraits
     from glidepath.spi.hooks import HOOKS as HOOKS, as_message as as_message
+    from glidepath.spi.hosted import (
+        HOSTED_USES as HOSTED_USES,
+        CodeExecution as CodeExecution,
+        HostedReserve as HostedReserve,
+        HostedTool as HostedTool,
+        WebFetch as WebFetch,
+        WebSearch as WebSearch,
+        as_hosted_tools as as_hosted_tools,
+        is_hosted as is_hosted,
+        reserve_for as reserve_for,
+    )
     from glidepath.spi.inside_variable import INSIDE as INSIDE
     from glidepath.spi.models import provider_of as provider_of
     from glidepath.spi.ports import is_implementing as is_implementing
@@ -127,9 +142,20 @@ if not TYPE_CHECKING:
     __getattr__ = lazy_attributes(
         __name__,
         __getattr__,
-        direct_observer=("DirectObserver", "mark_unreal"),
+        direct_observer=("DirectObserver", "RunIntroduction", "mark_unreal"),
         guards=("ToolTraits",),
         hooks=("HOOKS", "as_message"),
+        hosted=(
+            "HOSTED_USES",
+            "CodeExecution",
+            "HostedReserve",
+            "HostedTool",
+            "WebFetch",
+            "WebSearch",
+            "as_hosted_tools",
+            "is_hosted",
+            "reserve_for",
+        ),
         inside_variable=("INSIDE",),
         models=("provider_of",),
         ports=("is_implementing",),

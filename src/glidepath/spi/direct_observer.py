@@ -7,6 +7,8 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
 
+from glidepath._wire import Value
+from glidepath.spi.models import ToolSpec
 from glidepath.values import Event
 
 _UNREAL: ContextVar[bool] = ContextVar("glidepath_unreal", default=False)
@@ -27,12 +29,23 @@ def is_unreal() -> bool:
     return _UNREAL.get()
 
 
+class RunIntroduction(Value, frozen=True):
+    """What a run sends with every request; no event has it, as it would be in every journal."""
+
+    system_prompt: str = ""
+    tools: tuple[ToolSpec, ...] = ()
+    temperature: float | None = None
+
+
 class DirectObserver:
     """An observer with one handler per kind of event, from which a run needs no protection."""
 
     def _observer_of(self, kind: type[Event]) -> Callable[[Any], object] | None:  # noqa: ARG002 - for others to use
         """The handler for this kind of event; it never causes an event or starts a run. None: use `event_observer`."""
         return None
+
+    def _introduce(self, introduction: RunIntroduction) -> None:
+        """What its run sends with every request, told before the first event."""
 
     def _has_nothing_to_flush(self) -> bool:
         """Whether `flush` would find nothing to wait for."""

@@ -95,10 +95,11 @@ class PollContext(_Context[DepsT], Generic[DepsT], frozen=True, kw_only=True):
 
 
 class GateContext(_Context[DepsT], Generic[DepsT], frozen=True, kw_only=True):
-    """The tools of the coming turn, by name."""
+    """The tools of the coming turn, by name; `hosted_tools` are those of them that run at the provider."""
 
     tools: frozenset[str]
     messages: Sequence[Message]
+    hosted_tools: frozenset[str] = frozenset()
 
 
 class OverflowContext(_Context[DepsT], Generic[DepsT], frozen=True, kw_only=True):

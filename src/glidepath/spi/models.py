@@ -3,10 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping, Sequence
-from typing import Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from glidepath._wire import Value
 from glidepath.values import UNPROVEN, Delta, Message, experimental
+
+if TYPE_CHECKING:
+    from glidepath.spi.hosted import HostedTool
+
+
+REASONING = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
+"""How hard a model may be asked to think, from not at all to as hard as it can."""
 
 
 class ToolSpec(Value, frozen=True, gc=False, omit_defaults=True):
@@ -50,6 +57,15 @@ class ModelRequest(Value, frozen=True, gc=False, kw_only=True):
     """Who the run is for; sent where the provider has a field for it."""
     metadata: Mapping[str, str] | None = None
     """What the application says about the run; sent where the provider has a field for it."""
+    hosted_tools: tuple[HostedTool, ...] = ()
+    """Tools of the provider that may be used now."""
+    defined_hosted_tools: tuple[HostedTool, ...] = ()
+    """All of them, which every request of a run repeats."""
+    reasoning_tokens: int | None = None
+    """How many tokens the model may think, where it takes a number."""
+    task_budget: tuple[int, int | None] | None = None
+    """Tokens the model is told that it has for the whole run, and how many of them are left where the beginning of
+    the run is no longer sent; None tells it nothing."""
 
 
 @experimental(reason=UNPROVEN)
@@ -63,7 +79,11 @@ class Model(Protocol):
     `TransientError`.
 
     Optional attributes, looked up by name: `price` as (input, output) in dollars per million tokens,
-    `max_output_tokens`, `context_window`, and `count_tokens(request) -> int`, which may be async. `usage_is_billed`
+    `max_output_tokens`, `context_window`, and `count_tokens(request) -> int`, which may be async.
+    `explain_no_hosted(tool, tools)` says why it cannot offer a hosted tool beside these tools, or None; without it a
+    model offers none. `takes_task_budget` is True when it shows its model `ModelRequest.task_budget`;
+    `least_reasoning_tokens` is the least of `ModelRequest.reasoning_tokens`, None where it takes none.
+    `usage_is_billed`
     is True when the usage it reports is what is paid for: then the share it says came from a cache is believed, too. Of
     any other model only what was sent before can have been cached: see `glidepath.kernel.model_call.settlement`.
     """

@@ -15,8 +15,8 @@ class SessionQuery(Value, frozen=True, kw_only=True):
     """Which sessions to list: those that match every field that is set. Up to `limit` of them make a page.
 
     `roots` leaves children out. `text` is searched in titles, tasks and ids, ignoring case. `outcome` is a
-    `LoopOutcome` or a team's status, or "unfinished". `before` and `after` are times (seconds since the epoch) between
-    which the last run began or ended. `cursor` comes from the previous page.
+    `LoopOutcome` or a team's status, or "unfinished". `user` is who the last run was for. `before` and `after` are
+    times (seconds since the epoch) between which the last run began or ended. `cursor` comes from the previous page.
     """
 
     prefix: str = ""
@@ -24,6 +24,7 @@ class SessionQuery(Value, frozen=True, kw_only=True):
     state: str | None = None
     outcome: str | None = None
     agent: str | None = None
+    user: str | None = None
     tag: str | None = None
     text: str = ""
     min_cost: Decimal | None = None

@@ -40,35 +40,32 @@ from glidepath.values import AgentState, ConfigurationError, LoopOutcome, RunRes
 class ExpertTeamCoordinator:
     """Plans, lets members work in parallel, has every result reviewed, and sends it back with all feedback.
 
-    `planner` makes the plan (without one it is deterministic). `evaluator` is the rubric, `judge` the reviewer for HIGH
-    risk (an agent or a strategy). When all attempts at a step are used up, or no review was possible: `senior` tries
-    once; a hand-off is announced; `arbiter` decides, if there is one; else LOW risk keeps the best attempt as DEGRADED,
-    MEDIUM and HIGH fail the step. See `TeamCoordinator` for everything it promises.
+    `planner` makes the plan (without one it is deterministic). `evaluator` reviews (an agent, or a strategy such as a
+    rubric, which is the default), `judge` in its place where the risk is HIGH. When all attempts at a step are used up,
+    or no review was possible: `senior` tries once; a hand-off is announced; `arbiter` decides, if there is one; else
+    LOW risk keeps the best attempt as DEGRADED, MEDIUM and HIGH fail the step. See `TeamCoordinator` for everything it
+    promises.
     """
 
     def __init__(
         self,
         *,
         planner: Agent | None = None,
-        evaluator: EvaluationStrategy | None = None,
+        evaluator: Agent | EvaluationStrategy | None = None,
         judge: Agent | EvaluationStrategy | None = None,
         senior: Agent | None = None,
-        arbiter: EvaluationStrategy | None = None,
+        arbiter: Agent | EvaluationStrategy | None = None,
     ) -> None:
         for name, agent in (("planner", planner), ("senior", senior)):
             if agent is not None:
                 check_kind(f"ExpertTeamCoordinator.{name}", agent, Agent)
-        strategy = AgentEvaluationStrategy(judge) if isinstance(judge, Agent) else judge
-        for name, given in (("evaluator", evaluator), ("judge", strategy), ("arbiter", arbiter)):
-            if given is not None and (isinstance(given, type) or not callable(getattr(given, "evaluate", None))):
-                raise ConfigurationError(
-                    f"ExpertTeamCoordinator.{name} must have a method evaluate(context), not {given!r:.80}"
-                )
+        reviewer = _as_strategy("evaluator", evaluator)
         self.planner = planner
-        self.evaluator: EvaluationStrategy = evaluator if evaluator is not None else SimpleEvaluationStrategy()
-        self.judge = strategy
+        self.evaluator: EvaluationStrategy = SimpleEvaluationStrategy() if reviewer is None else reviewer
+        # An agent that reviews everything needs no other one for a high risk.
+        self.judge = reviewer if judge is None and isinstance(evaluator, Agent) else _as_strategy("judge", judge)
         self.senior = senior
-        self.arbiter = arbiter
+        self.arbiter = _as_strategy("arbiter", arbiter)
         self._mailboxes = Mailboxes()
         self._live: list[PlanRun] = []
 
@@ -251,6 +248,16 @@ def _apply_review(plan: PlanRun, step: StepRun, found: Review) -> Review:
 def _hand_off(plan: PlanRun, step: StepRun, to: str, reason: str) -> None:
     attempt = max(1, step.attempts)
     plan.team.emit(Handoff(step_id=step.id, attempt=attempt, to=to, reason=reason, artifact=step.best))
+
+
+def _as_strategy(name: str, given: Agent | EvaluationStrategy | None) -> EvaluationStrategy | None:
+    if isinstance(given, Agent):
+        return AgentEvaluationStrategy(given)
+    if given is not None and (isinstance(given, type) or not callable(getattr(given, "evaluate", None))):
+        raise ConfigurationError(
+            f"ExpertTeamCoordinator.{name} must be an agent, or have a method evaluate(context), not {given!r:.80}"
+        )
+    return given
 
 
 def _judge_without_review(step: StepRun, result: RunResult) -> EvaluationVerdict | None:

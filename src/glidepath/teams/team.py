@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache, partial
+from os import PathLike
 from typing import TYPE_CHECKING, Any
 
 from glidepath._wire import Value, replace, settle_field
@@ -22,7 +23,8 @@ from glidepath.run import (
     run_on_own_loop,
     run_on_parent_loop,
 )
-from glidepath.spi import Plugin, SessionStore, is_implementing
+from glidepath.sessions import as_store
+from glidepath.spi import Plugin, SessionStore
 from glidepath.teams.accounts import audit_history
 from glidepath.teams.events import TeamEvent
 from glidepath.teams.journal import TeamJournal
@@ -80,19 +82,17 @@ class Team:
         coordinator: TeamCoordinator | None = None,
         plugins: Iterable[Plugin] = (),
         event_sink: Callable[[Any], Any] | None = None,
-        store: SessionStore | None = None,
+        store: SessionStore | str | PathLike[str] | None = None,
     ) -> None:
         check_name("Team.name", name)
         if event_sink is not None and (not callable(event_sink) or asyncio.iscoroutinefunction(event_sink)):
             raise ConfigurationError("Team.event_sink must be a plain function; use a Plugin for an async observer")
-        if store is not None and not is_implementing(store, SessionStore):
-            raise ConfigurationError(f"Team.store must be a session store, such as SqliteStore, not {store!r:.80}")
         self.name = name
         self.members = _members(members)
         self.coordinator = coordinator
         if coordinator is not None:
             check_coordinator(coordinator)
-        self.store = store
+        self.store: SessionStore | None = None if store is None else as_store("Team.store", store)
         self.event_sink = event_sink
         self._lineup = _check_plugins(plugins)
         self.kept: Callable[[Agent], Agent] = lru_cache(KEPT_VARIANTS)(self._prepare_member)

@@ -56,7 +56,13 @@ if TYPE_CHECKING:
     )
     from glidepath.tools.sandbox.policy import Boxed as Boxed, Sandbox as Sandbox, SandboxError as SandboxError
     from glidepath.tools.sources import SourceError as SourceError, ToolSource as ToolSource, ToolSupply as ToolSupply
-    from glidepath.tools.text import clean as clean, shorten as shorten, trim as trim
+    from glidepath.tools.text import (
+        clean as clean,
+        clean_data as clean_data,
+        fill_cut as fill_cut,
+        shorten as shorten,
+        trim as trim,
+    )
     from glidepath.tools.threads import (
         ThreadWorker as ThreadWorker,
         run_in_thread as run_in_thread,
@@ -84,7 +90,7 @@ if not TYPE_CHECKING:
         quote_frames=("QuoteFrame",),
         results=("RecordedResult", "as_result", "trim_result"),
         sources=("SourceError", "ToolSource", "ToolSupply"),
-        text=("clean", "shorten", "trim"),
+        text=("clean", "clean_data", "fill_cut", "shorten", "trim"),
         threads=("ThreadWorker", "run_in_thread", "workers_of"),
         token_estimate=("BYTES_PER_TOKEN", "MESSAGE_TOKENS", "opaque_tokens", "text_tokens"),
         **{"sandbox.policy": ("Boxed", "Sandbox", "SandboxError")},

@@ -63,6 +63,8 @@ class Tool:
     """Its results come from outside: mail, web pages, files that others wrote."""
     polling: bool
     """Repeating the same call is its purpose."""
+    background: bool
+    """Its call returns a handle at once; the model collects the result later."""
     timeout: float | None
     """Seconds it may take."""
     max_result_chars: int | None
@@ -97,6 +99,8 @@ class Tool:
     """Tools that only this tool may call: the model does not see them."""
     plain: bool
     """Runs as its function's own coroutine, with nothing around it, and takes no context."""
+    original: Tool | None = None
+    """The tool that this one starts in the background."""
     breaker: Any = None
     """Its circuit breaker, kept by the runtime; None until its first failure."""
 
@@ -264,8 +268,15 @@ class Tool:
     def answering(self, run: Runner) -> Tool:
         """The same tool with another body, such as the answers of a recorded run."""
         return self._copy_with_own_breaker(
-            _run=run, isolation="inline", wants_context=True, plain=False, deps_type=None
+            _run=run, isolation="inline", wants_context=True, plain=False, deps_type=None, background=False
         )
+
+    def starting(self, run: Runner) -> Tool:
+        """The same tool, whose call only starts it: `run` does, and what it returns is what the model is told."""
+        told = f"{self.description} Runs in the background: the answer is an id at once, and collect gives the result."
+        spec = _wire.replace(self.spec, description=told.strip())
+        changes = {"_run": run, "isolation": "inline", "wants_context": True, "plain": False, "spec": spec}
+        return self._copy_with(**changes, original=self, timeout=None, _context_name=None, origins=())
 
     def __call__(self, *args: object, **kwargs: object) -> Any:
         """Call the plain function, as if it were not a tool."""

@@ -32,6 +32,7 @@ class RunOptions(TypedDict, total=False):
     consequential: bool
     untrusted: bool
     polling: bool
+    background: bool
     timeout: float | None
     max_result_chars: int | None
     max_calls: int | None
@@ -67,14 +68,7 @@ def check_options(options: Mapping[str, Any]) -> dict[str, Any]:
             hint = f"did you mean {meant!r}?" if meant else f"the options are {', '.join(_DEFAULTS)}"
             raise ConfigurationError(f"unknown tool option {name!r}: {hint}")
     given = {**_DEFAULTS, **options}
-    for name in _FLAGS:
-        if not isinstance(given[name], bool):
-            raise ConfigurationError(f"{name}: expected True or False, got {given[name]!r}")
-    if given["read_only"] and given["consequential"]:
-        raise ConfigurationError(
-            "read_only=True and consequential=True contradict each other: a tool only looks, or it changes the world; "
-            "keep the one that is true"
-        )
+    _check_flags(given)
     if given["name"] is not None:
         check_name(given["name"])
     if given["strict"] is not None and not isinstance(given["strict"], bool):
@@ -102,6 +96,30 @@ def check_options(options: Mapping[str, Any]) -> dict[str, Any]:
         if given["isolation"] != "process":
             raise ConfigurationError("sandbox: only a process can be sandboxed: add isolation='process'")
     return given
+
+
+def _check_flags(given: Mapping[str, Any]) -> None:
+    for name in _FLAGS:
+        if not isinstance(given[name], bool):
+            raise ConfigurationError(f"{name}: expected True or False, got {given[name]!r}")
+    if given["read_only"] and given["consequential"]:
+        raise ConfigurationError(
+            "read_only=True and consequential=True contradict each other: a tool only looks, or it changes the world; "
+            "keep the one that is true"
+        )
+    if given["background"]:
+        _check_background(given)
+
+
+def _check_background(given: Mapping[str, Any]) -> None:
+    """Raise `ConfigurationError` for what a call that returns a handle cannot be."""
+    for name, why in (
+        ("terminal", "its call would end the run before it is done"),
+        ("transactional", "its result is a handle, which cannot be kept with the effect"),
+        ("exclusive", "it runs beside whatever the model does next"),
+    ):
+        if given[name]:
+            raise ConfigurationError(f"background=True and {name}=True contradict each other: {why}; remove one")
 
 
 def check_name(name: object) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 from glidepath.tools.definition import Tool
@@ -34,6 +34,8 @@ class ToolSupply:
 
     kept: bool = False
     """True while an enclosing `async with agent:` keeps it open beyond the end of a run."""
+    on_growth: Callable[[], None] | None = None
+    """Set by the runtime: to call, in its loop, when it offers tools that it did not offer before."""
 
     async def tools(self) -> Sequence[Tool]:
         """The tools it offers now; raises `SourceError`."""

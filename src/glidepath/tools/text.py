@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 _CHUNK = 1 << 16
+_CUT = re.compile(r"\n\[\.\.\. cut: ([0-9]{1,9}) characters, ([0-9]{1,9}) kept \.\.\.\]\n")
+_MOST_FILLED = 10_000_000  # characters: a marker may also be a tool's own words
 
 
 def clean(text: str) -> str:
@@ -68,6 +71,17 @@ def trim(text: str, limit: int) -> str:
         return text
     head, marker, tail = split(len(text), limit)
     return f"{text[:head]}{marker}{text[len(text) - tail :]}"
+
+
+def fill_cut(text: str) -> str:
+    """A text as long as the one that `trim` has cut; what was left out is filled with what is there. Else as it is."""
+    for found in _CUT.finditer(text):
+        total, kept = int(found[1]), int(found[2])
+        if kept == len(text) - len(found[0]) and 0 < kept < total <= _MOST_FILLED:
+            head, tail = text[: found.start()], text[found.end() :]
+            missing, shown = total - kept, head or tail
+            return head + (shown * (missing // len(shown) + 1))[:missing] + tail
+    return text
 
 
 def _make_cut_marker(total: int, kept: int) -> str:

@@ -15,7 +15,12 @@ if TYPE_CHECKING:
         replace as replace,
         settle_field as settle_field,
     )
-    from glidepath.values.attribute_hints import OF_AGENTS as OF_AGENTS, make_attribute_error as make_attribute_error
+    from glidepath.values.attribute_hints import (
+        OF_AGENTS as OF_AGENTS,
+        OF_STORES as OF_STORES,
+        list_for_people as list_for_people,
+        make_attribute_error as make_attribute_error,
+    )
     from glidepath.values.burndown import (
         FIGURES as FIGURES,
         Burn as Burn,
@@ -47,6 +52,7 @@ if TYPE_CHECKING:
         close_to as close_to,
         describe_error as describe_error,
         install_line as install_line,
+        mend_text as mend_text,
         message_of as message_of,
         require_extra as require_extra,
         short_repr as short_repr,
@@ -56,6 +62,8 @@ if TYPE_CHECKING:
         EVENTS as EVENTS,
         ApprovalRequested as ApprovalRequested,
         AttemptDiscarded as AttemptDiscarded,
+        BackgroundEnded as BackgroundEnded,
+        BackgroundStarted as BackgroundStarted,
         BreakerChanged as BreakerChanged,
         BudgetReserved as BudgetReserved,
         BudgetSettled as BudgetSettled,
@@ -134,6 +142,7 @@ if TYPE_CHECKING:
         find_untrusted_parts as find_untrusted_parts,
         is_visible as is_visible,
         make_earlier_reply as make_earlier_reply,
+        make_earlier_result as make_earlier_result,
         origins_of as origins_of,
         own_words as own_words,
         pack_blocks as pack_blocks,
@@ -155,6 +164,7 @@ if TYPE_CHECKING:
         TRANSITIONS as TRANSITIONS,
         AbandonedWork as AbandonedWork,
         AgentState as AgentState,
+        BackgroundCall as BackgroundCall,
         Carried as Carried,
         Charge as Charge,
         ConfigurationChange as ConfigurationChange,
@@ -186,6 +196,7 @@ if TYPE_CHECKING:
         parse_seconds as parse_seconds,
         share_of as share_of,
     )
+    from glidepath.values.reach import is_public as is_public, read_address as read_address
     from glidepath.values.result_kind import ResultKind as ResultKind, Unknown as Unknown
     from glidepath.values.setting import (
         FOREVER as FOREVER,
@@ -216,7 +227,7 @@ if TYPE_CHECKING:
 if not TYPE_CHECKING:
     __getattr__ = lazy_attributes(
         __name__,
-        attribute_hints=("OF_AGENTS", "make_attribute_error"),
+        attribute_hints=("OF_AGENTS", "OF_STORES", "list_for_people", "make_attribute_error"),
         burndown=("Burn", "FIGURES", "Use", "svg_burndown", "text_burndown"),
         call_frames=("CallFrame", "Program"),
         errors=(
@@ -242,6 +253,7 @@ if not TYPE_CHECKING:
             "close_to",
             "describe_error",
             "install_line",
+            "mend_text",
             "message_of",
             "require_extra",
             "short_repr",
@@ -250,6 +262,8 @@ if not TYPE_CHECKING:
         events=(
             "ApprovalRequested",
             "AttemptDiscarded",
+            "BackgroundStarted",
+            "BackgroundEnded",
             "BreakerChanged",
             "BudgetReserved",
             "BudgetSettled",
@@ -323,6 +337,7 @@ if not TYPE_CHECKING:
             "find_untrusted_parts",
             "is_visible",
             "make_earlier_reply",
+            "make_earlier_result",
             "origins_of",
             "own_words",
             "pack_blocks",
@@ -332,6 +347,7 @@ if not TYPE_CHECKING:
         money=("PICO", "Price", "SATURATED", "pico", "pico_of", "read_dollars"),
         outcome=(
             "AbandonedWork",
+            "BackgroundCall",
             "AgentState",
             "Carried",
             "Charge",
@@ -358,6 +374,7 @@ if not TYPE_CHECKING:
             "dollars",
         ),
         plurals=("pluralize",),
+        reach=("is_public", "read_address"),
         quantities=(
             "EXACT",
             "MOST",

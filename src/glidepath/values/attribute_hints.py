@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 
 from glidepath.values.errors import close_to
 
-__all__ = ["OF_AGENTS", "OF_RESULTS", "make_attribute_error"]
+__all__ = ["OF_AGENTS", "OF_RESULTS", "OF_STORES", "list_for_people", "make_attribute_error"]
 
 OF_AGENTS = {
     **dict.fromkeys(
@@ -15,6 +15,8 @@ OF_AGENTS = {
     **dict.fromkeys(("ainvoke", "arun", "run_async", "akickoff"), "await agent.run(prompt)"),
     **dict.fromkeys(("run_stream", "run_streamed", "astream", "iter"), "async with agent.stream(prompt) as stream"),
 }
+OF_STORES = ("annotate", "close", "entries", "find", "fork", "load", "remove", "remove_many", "rewind", "wallets")
+"""What people use of a store; the rest is for the runtime, and for those who write a store."""
 OF_RESULTS = {
     **dict.fromkeys(("answer", "content", "output_text"), "text"),
     **dict.fromkeys(("all_messages", "history"), "messages"),
@@ -26,6 +28,11 @@ OF_RESULTS = {
     "tokens": "usage.total",
     "turns": "iterations",
 }
+
+
+def list_for_people(owner: object, names: Iterable[str]) -> list[str]:
+    """What `dir` and completion show of an object: these of its names, and Python's own."""
+    return sorted({*names, *[name for name in object.__dir__(owner) if name.startswith("__")]})
 
 
 def make_attribute_error(owner: type, name: str, elsewhere: Mapping[str, str], known: Iterable[str]) -> AttributeError:

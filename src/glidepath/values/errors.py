@@ -236,6 +236,11 @@ def message_of(error: BaseException) -> str:
         raise
     except BaseException:
         return ""
+    return mend_text(text)
+
+
+def mend_text(text: str) -> str:
+    """The text with a replacement character for every lone surrogate: those cannot be written."""
     return text if text.isascii() else text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
@@ -293,7 +298,7 @@ def install_line(extra: str, *more: str) -> str:
     import json
     from importlib.metadata import PackageNotFoundError, distribution
 
-    tail = "".join(f" {name}" for name in more)
+    tool, tail = _name_installer(), "".join(f" {name}" for name in more)
     try:
         known = json.loads(distribution("glidepath").read_text("direct_url.json") or "{}")
     except PackageNotFoundError:
@@ -302,15 +307,27 @@ def install_line(extra: str, *more: str) -> str:
         known = {}
     url = known.get("url") if isinstance(known, dict) else None
     if not isinstance(url, str):
-        return f"pip install 'glidepath[{extra}]'{tail}"
+        return f"{tool} 'glidepath[{extra}]'{tail}"
     if url.startswith("file://") and "dir_info" in known:
         from urllib.parse import unquote
 
         editable = "-e " if _part(known, "dir_info").get("editable") else ""
-        return f"pip install {editable}'{unquote(url.removeprefix('file://'))}[{extra}]'{tail}"
+        return f"{tool} {editable}'{unquote(url.removeprefix('file://'))}[{extra}]'{tail}"
     if version := _part(known, "vcs_info"):
         url = f"{version.get('vcs')}+{url}@{version.get('commit_id')}"
-    return f"pip install 'glidepath[{extra}] @ {url}'{tail}"
+    return f"{tool} 'glidepath[{extra}] @ {url}'{tail}"
+
+
+def _name_installer() -> str:
+    """What adds a package to the environment that this runs in: one of pipx or uv has no pip of its own."""
+    import sys
+    from importlib.util import find_spec
+    from pathlib import Path
+    from shlex import quote
+
+    if (Path(sys.prefix) / "pipx_metadata.json").is_file():
+        return f"pipx inject {quote(Path(sys.prefix).name)}"
+    return "pip install" if find_spec("pip") else f"uv pip install --python {quote(sys.executable)}"
 
 
 def _part(known: dict[str, object], name: str) -> dict[str, object]:

@@ -19,6 +19,8 @@ from glidepath.values.outcome import ConfigurationChange, ResourceAction, RunRes
 __all__ = [
     "ApprovalRequested",
     "AttemptDiscarded",
+    "BackgroundEnded",
+    "BackgroundStarted",
     "BreakerChanged",
     "BudgetReserved",
     "BudgetSettled",
@@ -245,6 +247,25 @@ class LandingStarted(Event, frozen=True, gc=False, tag=True):
 
     source: str
     reason: str
+
+
+class BackgroundStarted(Event, frozen=True, gc=False, tag=True):
+    """A call runs in the background from now on; the model has the `id` to collect its result by."""
+
+    id: str
+    call_id: str
+    tool_name: str
+
+
+class BackgroundEnded(Event, frozen=True, gc=False, tag=True):
+    """A call in the background has ended. `kind` says which error it is, if one; its result is not collected yet."""
+
+    id: str
+    call_id: str
+    tool_name: str
+    kind: str | None
+    seconds: float
+    traceback: str | None = None
 
 
 class GuardTripped(Event, frozen=True, gc=False, tag=True):

@@ -301,11 +301,13 @@ class ReplyInfo(Value, frozen=True, gc=False, omit_defaults=True):
     web_searches: int = 0
     """Searches of the web that the provider made for it and bills beside the tokens."""
     origins: tuple[str, ...] = ()
-    """The untrusted sources of a reply that no model has made here; empty for one of the model."""
+    """The untrusted sources of a reply: what a hosted tool has read for it, or who has made it instead of a model."""
     media: Media | None = None
     """Sound and pictures in the call, where the provider counts them."""
     billed: float | None = None
     """Dollars that the provider says the call cost, where it says so."""
+    code_sessions: int = 0
+    """Containers in which the provider ran programs of the reply, and which it may bill."""
 
 
 class Citation(Value, frozen=True, gc=False, omit_defaults=True):
@@ -517,9 +519,16 @@ def own_words(message: UserMessage) -> str:
     return "".join([block.text for block in message.content if isinstance(block, TextBlock) and not block.origins])
 
 
-def make_earlier_reply(text: str) -> AssistantMessage:
-    """A reply that a client sends as an earlier one of the assistant."""
-    return AssistantMessage((TextBlock(text),), info=ReplyInfo(origins=(CLIENT,)))
+def make_earlier_reply(text: str, calls: Sequence[ToolCall] = ()) -> AssistantMessage:
+    """A reply that a client sends as an earlier one of the assistant, with the calls that it says were made."""
+    blocks: tuple[AssistantBlock, ...] = (*([TextBlock(text)] if text or not calls else []), *calls)
+    stop = StopReason.TOOL_USE if calls else StopReason.END_TURN
+    return AssistantMessage(blocks, stop_reason=stop, info=ReplyInfo(origins=(CLIENT,)))
+
+
+def make_earlier_result(call_id: str, name: str, text: str) -> ToolResultMessage:
+    """What a client says that one of those calls has returned."""
+    return ToolResultMessage(call_id, name, text, origins=(CLIENT,))
 
 
 def add_origins(message: MessageT, origins: Iterable[str]) -> MessageT:

@@ -76,6 +76,8 @@ class Price(Value, frozen=True, gc=False):
     image_cached: int | None = None
     image_output: int | None = None
     """What a token of sound or of a picture costs, where that is not what a token of text costs."""
+    code_session: int = 0
+    """What a container costs in which the provider runs the programs of a reply."""
 
     def __post_init__(self) -> None:
         settle_field(self, "worst_input", max(self.input, self.cache_write or 0))

@@ -23,6 +23,7 @@ __all__ = [
     "TRANSITIONS",
     "AbandonedWork",
     "AgentState",
+    "BackgroundCall",
     "BurnPoint",
     "CallFrame",
     "Charge",
@@ -222,6 +223,15 @@ class Verdict(Value, frozen=True, kw_only=True):
     cut: LoopOutcome = LoopOutcome.CUT_OFF
 
 
+class BackgroundCall(Value, frozen=True, kw_only=True, omit_defaults=True):
+    """A call that the model has started in the background. `result` is None while it runs."""
+
+    id: str
+    call: ToolCall
+    result: ToolResultMessage | None = None
+    collected: bool = False
+
+
 class AbandonedWork(Value, frozen=True, kw_only=True):
     """Work that ignored cancellation and was let go: it may still be running."""
 
@@ -403,6 +413,7 @@ class Snapshot(Value, frozen=True, kw_only=True):
     pending: tuple[PendingCall, ...] = ()
     abandoned: tuple[AbandonedWork, ...] = ()
     unknown_effects: tuple[ToolCall, ...] = ()
+    background: tuple[BackgroundCall, ...] = ()
     # what it was started with
     per_run: PerRun | None = None
     # how it ended, if it did

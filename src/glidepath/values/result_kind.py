@@ -69,6 +69,7 @@ class Unknown(str, Enum):
     NOT_CONTINUED = ("not continued", "this call had begun, and did not continue")
     DAMAGED = ("damaged", "the part of the journal that may have had the result of this call is damaged")
     SERVER_LOST = ("server lost", "the server was lost while this call was in flight")
+    STOPPED = ("stopped", "the run ended while this call was running in the background, and stopped it")
     RUN_FAILED = ("run failed", "the run failed while this call may have been running")
 
     def __new__(cls, value: str, reason: str) -> Self:  # noqa: D102 - of an enumeration

@@ -14,7 +14,7 @@ from functools import cache
 from typing import Any, NamedTuple, dataclass_transform, get_args
 
 from glidepath._wire import UNSET, Declaration, Settings, settle_field
-from glidepath.values.errors import ConfigurationError, short_repr
+from glidepath.values.errors import ConfigurationError, close_to, short_repr
 from glidepath.values.quantities import MEANT
 
 TRUST = "trust"
@@ -219,15 +219,15 @@ def check_text(field: str, value: object) -> None:
 
 
 def _check_int_setting(field: str, value: object, setting: Setting) -> None:
-    check_int(field, value, most=setting.most)
+    check_int(field, value, most=setting.most, required=not setting.kind.endswith("?"))
 
 
 def _count(field: str, value: object, setting: Setting) -> None:
-    check_int(field, value, least=0, most=setting.most)
+    check_int(field, value, least=0, most=setting.most, required=not setting.kind.endswith("?"))
 
 
-def _check_seconds_setting(field: str, value: object, _: Setting) -> None:
-    check_seconds(field, value, "30, a time such as '90s' or '1h30m'")
+def _check_seconds_setting(field: str, value: object, setting: Setting) -> None:
+    check_seconds(field, value, "30, a time such as '90s' or '1h30m'", required=not setting.kind.endswith("?"))
 
 
 def _must_be(wanted: str, fits: Callable[[Any], bool]) -> Callable[[str, Any, Setting], None]:
@@ -247,7 +247,11 @@ def _is_number(value: object) -> bool:
 
 def _check_choice_setting(field: str, value: object, setting: Setting) -> None:
     if not isinstance(value, str) or value not in setting.choices:
-        raise ConfigurationError(f"{field} must be one of {', '.join(setting.choices)}; got {short_repr(value, 100)}")
+        close = close_to(value, setting.choices) if isinstance(value, str) else None
+        hint = f"; did you mean {close!r}?" if close else ""
+        raise ConfigurationError(
+            f"{field} must be one of {', '.join(setting.choices)}; got {short_repr(value, 100)}{hint}"
+        )
 
 
 def _check_text_setting(field: str, value: object, _: Setting) -> None:

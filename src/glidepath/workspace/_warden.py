@@ -14,12 +14,16 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import resource
 import select
 import signal
 import sys
 import time
 from typing import Any
+
+try:
+    import resource
+except ImportError:  # Windows has none, and no sandbox of this kind
+    resource = None  # type: ignore[assignment]
 
 FILTER_FD = 9
 """Where the sandbox program finds the filter for system calls."""
@@ -89,7 +93,9 @@ class Warden:
         self._guard, report = os.pipe()
         first = os.fork()
         if first == 0:
-            if os.fork():
+            pid = os.fork()
+            if pid:
+                os.write(report, f"{pid}\n".encode())  # told for it: it can be ended before it has done anything
                 os._exit(0)
             try:
                 os.setsid()
@@ -113,19 +119,19 @@ class Warden:
             return {}
         if self._line is not None:
             self._line.close()
-        data, deadline = b"", time.monotonic() + _PATIENCE
-        while select.select([self._guard], [], [], max(0.0, deadline - time.monotonic()))[0]:
+        data, part, deadline = b"", b".", time.monotonic() + _PATIENCE
+        while part and select.select([self._guard], [], [], max(0.0, deadline - time.monotonic()))[0]:
             part = os.read(self._guard, 65_536)
             data += part
-            if not part:
-                break
         pid, _, said = data.partition(b"\n")
-        try:
-            return {"guard": json.loads(said)}
-        except ValueError:
-            if pid.isdigit():
-                send(int(pid), signal.SIGKILL)
-            return {"guard": {"planted": [], "failed": "it did not end with the command"}}
+        failed = "it did not end with the command"
+        if not part:  # it has ended, whether it has reported or not
+            with contextlib.suppress(ValueError):
+                return {"guard": json.loads(said)}
+            failed = "it ended before the command, or was killed"
+        elif pid.isdigit():
+            send(int(pid), signal.SIGKILL)
+        return {"guard": {"planted": [], "failed": failed}}
 
     def _start(self) -> None:
         environment: dict[str, str] = self._job["env"]

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import ctypes
 import errno
-import fcntl
 import json
 import os
 import select
@@ -28,6 +27,11 @@ from glidepath.workspace.guarded_calls import CALLS
 from glidepath.workspace.new_names import NewNames, read_file
 from glidepath.workspace.protected_names import NameRules
 from glidepath.workspace.stopped_calls import CallListener, StoppedCall, check, install, libc, read_memory, read_path
+
+try:
+    import fcntl
+except ImportError:  # Windows has none, and no sandbox of this kind
+    fcntl = None  # type: ignore[assignment]
 
 __all__ = ["NameGuard", "guard", "install"]
 
@@ -530,12 +534,12 @@ def guard(line: socket.socket, report: int, job: dict[str, Any]) -> None:
     """Wait for the listener of a command, guard it to its end, and report what was renamed."""
     failed = ""
     names: list[str] = []
-    os.write(report, f"{os.getpid()}\n".encode())
     try:
         _, given, _, _ = socket.recv_fds(line, 1, 1)
         if given:
             keeper = NameGuard(job, given[0])
-            line.send(b".")
+            with suppress(OSError):  # a command that was stopped before it began hears nothing, and needs no guard
+                line.send(b".")
             line.close()
             keeper.serve()
             names = keeper.said

@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import os
 import platform
-import pwd
 import shutil
 import stat
 import subprocess
@@ -136,6 +135,8 @@ def _find_folders_to_hide(root: Path) -> list[str]:
 def _home_to_hide() -> str:
     """The user's home; "/" if it is in a system folder, which cannot be hidden."""
     try:
+        import pwd  # which Windows does not have
+
         home = os.path.realpath(pwd.getpwuid(os.getuid()).pw_dir or "/")
     except KeyError:
         return "/"

@@ -7,17 +7,21 @@ from __future__ import annotations
 
 import ctypes
 import errno
-import fcntl
 import os
 import struct
 from contextlib import suppress
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from glidepath.workspace.guarded_calls import notify_program
 
+try:
+    import fcntl
+except ImportError:  # Windows has none, and no sandbox of this kind
+    fcntl = None  # type: ignore[assignment]
+
 __all__ = ["CallListener", "StoppedCall", "check", "install", "libc", "read_memory", "read_path"]
 
-libc = ctypes.CDLL(None, use_errno=True)
+libc: Any = ctypes.CDLL(None, use_errno=True) if os.name == "posix" else None
 _NO_NEW_PRIVS, _SECCOMP = 38, {"x86_64": 317, "aarch64": 277}
 _LISTENER, _KILLABLE = 1 << 3, 1 << 5
 _RECEIVE, _SEND, _IS_VALID, _ADD = 0xC050_2100, 0xC018_2101, 0x4008_2102, 0x4018_2103

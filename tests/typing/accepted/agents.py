@@ -1,12 +1,14 @@
 """What type checkers must accept, and the types they must find."""
 
 from datetime import timedelta
+from pathlib import Path
 from typing import Any, assert_type
 
 from pydantic import BaseModel
 
 from glidepath import Agent, Limits, RunResult, tool
 from glidepath.errors import AskAgain
+from glidepath.models import CodeExecution, WebSearch
 from glidepath.spi import OutputContext
 from glidepath.testing import ScriptedModel
 
@@ -94,3 +96,23 @@ async def watch() -> None:
 def generic(result: RunResult[Any]) -> str:
     assert_type(result.unwrap(), Any)
     return result.text
+
+
+kept = Agent(model=ScriptedModel(["Hello."]), store="sessions.db", limits=Limits(max_iterations=3))
+assert_type(kept.run_sync(["What is it?", Path("photo.png")]).unwrap(), str)
+assert_type(Agent(store=Path("sessions.db"), unbounded=True, model=ScriptedModel(["Hi."])).run_sync(["a"]).text, str)
+
+
+@tool(background=True)
+async def slow(n: int) -> str:
+    """Take a while."""
+    return str(n)
+
+
+searching = Agent(
+    model=model,
+    tools=[WebSearch(max_uses=2, allowed_domains=("example.com",)), CodeExecution(), slow],
+    reasoning_tokens=2_000,
+    limits=Limits(max_iterations=1),
+)
+named = Agent(model=model, hosted_tools={"web_search": {"max_uses": 2}}, limits=Limits(max_iterations=1))

@@ -1,6 +1,7 @@
 """What type checkers must refuse: every line that ends in `# wrong` has an error, and no other line has one."""
 
-from glidepath import Agent, Limits
+from glidepath import Agent, Limits, tool
+from glidepath.models import WebSearch
 from glidepath.testing import ScriptedModel
 
 
@@ -21,6 +22,11 @@ print(Agent(model=model, limits=LIMITS).run_sync("Hi.").output.total)  # wrong
 print(Agent(model=model, limits=LIMITS, output_type=Invoice).run_sync("Hi.").unwrap().totl)  # wrong
 Limits(max_tokens=[50])  # wrong
 Limits(max_turns=3)  # wrong
+WebSearch(max_uses="5")  # wrong
+WebSearch(5)  # wrong
+Agent(model=model, tools=[5], limits=LIMITS)  # wrong
+Agent(model=model, reasoning_tokens=[1], limits=LIMITS)  # wrong
+tool(background="yes")  # wrong
 Agent(model=model, limits=LIMITS, output_type=Invoice, output_retries=[1])  # wrong
 Agent(model=model, limits=LIMITS, output_type=Invoice, output_validators=["check"])  # wrong
 print(Agent(model=model, limits=LIMITS, output_type=Invoice | str).run_sync("Hi.").unwrap().total)  # wrong

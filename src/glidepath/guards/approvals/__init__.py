@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from glidepath.guards.approvals.rules import (
         ApprovalRule as ApprovalRule,
         Ruling as Ruling,
+        check_hosted as check_hosted,
         check_tools as check_tools,
         decide as decide,
         read_rules as read_rules,
@@ -28,7 +29,7 @@ if not TYPE_CHECKING:
         __name__,
         always=("AlwaysAllowed", "Scope", "scope_of"),
         commands=("simple_words",),
-        rules=("ApprovalRule", "Ruling", "check_tools", "decide", "read_rules"),
+        rules=("ApprovalRule", "Ruling", "check_hosted", "check_tools", "decide", "read_rules"),
         rules_plugin=("ApprovalRules",),
         call_subjects=("subject_of", "usual_subject"),
     )

@@ -40,10 +40,30 @@ _RUNNERS = frozenset(
         "torsocks proxychains setpriv prlimit setarch linux32 linux64 start-stop-daemon run-parts dbus-run-session "
         "xvfb-run xdg-open open gio trap alias enable bind complete compgen mapfile readarray coproc fc hash let "
         "declare typeset local export readonly sg newgrp chpst envdir envsubst if then elif else fi for while "
-        "until do done case esac select function in"
+        "until do done case esac select function in cross-env dotenv concurrently npm-run-all run-s run-p "
+        "caffeinate gosu su-exec tini dumb-init apptainer singularity lxc machinectl nsjail runc crun runcon capsh "
+        "cgexec numactl mpirun mpiexec srun sbatch torchrun accelerate ipython bpython ptpython jython micropython "
+        "xonsh nu elvish osh ysh psql duckdb mongo mongosh gnuplot dc cscript wscript mshta rundll32 msiexec "
+        "launchctl chronic ifne faketime eatmydata ld.so ldd forever pm2 supervisord foreman honcho overmind "
+        "inotifywait watchman-make"
     )
 )
-_VERSIONED = ("python", "pypy", "ruby", "perl", "php", "lua", "node", "guile", "tclsh", "bash", "sh", "zsh", "ksh")
+_VERSIONED = (
+    "python",
+    "ipython",
+    "pypy",
+    "ruby",
+    "perl",
+    "php",
+    "lua",
+    "node",
+    "guile",
+    "tclsh",
+    "bash",
+    "sh",
+    "zsh",
+    "ksh",
+)
 _WITH_SUBCOMMANDS = frozenset(
     str.split(
         "git hg svn npm pnpm yarn cargo go pip pip3 uv poetry hatch bundle gem composer mvn gradle "
@@ -69,7 +89,25 @@ _STARTING = frozenset(  # subcommands that start another program, whichever foll
         ("git", "filter-branch"),
     ]
 )
-_FREE = frozenset({("git", "add"), ("hg", "add"), ("svn", "add")})  # whose words name files
+_NAMING = frozenset(  # the same for one program each; npm takes its own misspellings
+    [
+        *((program, word) for program in ("npm", "pnpm", "yarn") for word in str.split(
+            "init create innit in ins inst insta instal isnt isnta isntal isntall it cit ic install-test "
+            "install-ci-test clean-install install-clean isntall-clean rum urn"
+        )),
+        *((program, word) for program in ("pip", "pip3") for word in ("wheel", "download")),
+        *(("composer", word) for word in ("require", "create-project", "global")),
+        *(("brew", word) for word in ("reinstall", "upgrade", "tap")),
+        *(("git", word) for word in ("ls-remote", "hook", "remote-ext", "remote-fd", "instaweb", "web--browse")),
+        *(("systemctl", word) for word in ("enable", "edit")),
+        ("uv", "pip"),
+        ("go", "generate"),
+    ]
+)  # fmt: skip
+_RUNNING = frozenset(("run", "exec", "execute", "eval", "shell", "ssh", "repl", "console", "runner"))  # of any program
+_FREE = frozenset(  # whose words name files, tests or models
+    {("git", "add"), ("hg", "add"), ("svn", "add"), ("vitest", "run"), ("cypress", "run"), ("dbt", "run")}
+)
 _VERSION = ("--version", "-V")
 _CRUDE = re.compile(r"[^\w./=+@:%,-]+")
 
@@ -108,7 +146,33 @@ def has_subcommands(words: list[str] | tuple[str, ...]) -> bool:
 
 def fetches_code(words: list[str] | tuple[str, ...]) -> bool:
     """True where each word decides what code is fetched or run: only a rule that spells them all out covers it."""
-    return has_subcommands(words) and words[1] in _LITERAL and (words[0], words[1]) not in _FREE
+    pair = (words[0], words[1]) if len(words) > 1 else ("", "")
+    if pair in _FREE:
+        return False
+    if not _RUNNING.isdisjoint(_list_first_words(words)):
+        return True
+    return has_subcommands(words) and (pair[1] in _LITERAL or pair in _NAMING)
+
+
+def _list_first_words(words: list[str] | tuple[str, ...]) -> tuple[str, ...]:
+    """The words that may be the subcommand: the first one, also behind options, each of which may have a value."""
+    found: list[str] = []
+    for before, word in pairwise(words):
+        if not word.startswith("-"):
+            found.append(word)
+            if not before.startswith("-") or "=" in before:
+                break
+    return tuple(found)
+
+
+def lacks_subcommand(words: list[str] | tuple[str, ...]) -> bool:
+    """True for `git *`: it would be any subcommand, by any of its names, and any alias that a folder defines."""
+    return has_subcommands(words) and "*" in words[1]
+
+
+def brings_options(word: str) -> bool:
+    """True for `@file`, which compilers, test runners and others read more options from."""
+    return len(word) > 1 and word[0] == "@"
 
 
 def list_hidden_words(command: str) -> list[tuple[str, ...]]:

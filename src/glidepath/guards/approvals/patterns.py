@@ -16,7 +16,9 @@ from pathlib import Path, PurePosixPath
 
 from glidepath._wire import Value
 from glidepath.guards.approvals.commands import (
+    brings_options,
     fetches_code,
+    lacks_subcommand,
     list_hidden_words,
     list_pairs,
     simple_words,
@@ -137,6 +139,10 @@ def read_command(text: str, *, field: str, allows: bool) -> CommandPattern:
             f"{field} can never allow anything: {' '.join(literal[:2])!r} starts other programs, so that nobody can "
             "tell from its words what runs"
         )
+    if lacks_subcommand(words):
+        raise ConfigurationError(
+            f"{field} would allow whatever {words[0]} can do; name its subcommand, as in git status *"
+        )
     if _STAR in "".join(words[1:]) and fetches_code(list(words)):
         raise ConfigurationError(
             f"{field} can never allow anything: {' '.join(words[:2])!r} fetches or runs what its words name; write "
@@ -180,6 +186,8 @@ def _fits(word: str, pattern: str) -> bool:
     """True for the word itself, or one that the pattern's `*` stands for; a `*` never leads out of a folder."""
     if _STAR not in pattern or pattern == _STAR:
         return word == pattern
+    if brings_options(word) and not brings_options(pattern):
+        return False
     return _glob(pattern).fullmatch(word) is not None and ".." not in word.split("/")
 
 
@@ -188,11 +196,13 @@ def _fits_value(word: str, pattern: str) -> bool:
 
 
 def _fits_row(words: tuple[str, ...], pattern: tuple[str, ...]) -> bool:
-    """Each `*` of its own stands for any number of words."""
+    """Each `*` of its own stands for any number of words, but not for a file of options."""
     ends = {0}
     for wanted in pattern:
         if wanted == _STAR:
-            ends = set(range(min(ends), len(words) + 1))
+            for end, word in enumerate(words):
+                if end in ends and not brings_options(word):
+                    ends.add(end + 1)
         else:
             ends = {end + 1 for end in ends if end < len(words) and _fits(words[end], wanted)}
         if not ends:

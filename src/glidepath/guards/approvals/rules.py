@@ -159,6 +159,17 @@ def check_tools(rules: Rules, tools: Iterable[Any]) -> None:
                     )
 
 
+def check_hosted(rules: Rules, names: Sequence[str]) -> None:
+    """Raise `ConfigurationError` for a rule that would hold a tool of the provider: nobody is asked about its calls."""
+    for rule in read_rules(rules) if names else ():
+        held = next((name for name in names if rule.verdict != "allow" and rule.names(name)), None)
+        if held is not None:
+            raise ConfigurationError(
+                f"{rule.field}: {rule.text!r} cannot hold {held}, which runs at the provider, where no rule is asked; "
+                f"leave {held} out of the tools, or write the rule without it"
+            )
+
+
 def decide(
     rules: Sequence[ApprovalRule], name: str, tool: object, arguments: Mapping[str, Any], subject: Subject | None = None
 ) -> Ruling | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 from glidepath.guards.approvals.rules import Rules, decide, read_rules
-from glidepath.spi import Allow, Ask, BeforeDecision, Block, Plugin, ToolCallContext
+from glidepath.spi import Allow, Ask, BeforeDecision, Block, Gate, GateContext, Plugin, ToolCallContext
 
 
 class ApprovalRules(Plugin):
@@ -22,7 +22,7 @@ class ApprovalRules(Plugin):
         kept = tuple(rule for rule in self._rules if rule.verdict != "allow")
         if not kept:
             return None
-        own = object.__new__(type(self))
+        own = object.__new__(_InheritedRules)
         own._rules = kept
         return own
 
@@ -38,3 +38,15 @@ class ApprovalRules(Plugin):
             usual = getattr(context.tool, "approval_reason", None)  # such as that there is no sandbox
             return Ask(f"{found.rule} asks{f'; {usual}' if usual else ''}", rule=found.rule)
         return Allow(rule=found.rule)
+
+
+class _InheritedRules(ApprovalRules):
+    """The rules of the agent that has started this one. An agent's own rules are checked when it is made."""
+
+    def tool_gate(self, context: GateContext) -> Gate | None:
+        """Nobody is asked about what runs at the provider: a tool that a rule would hold is not offered at all."""
+        held = frozenset([name for name in context.hosted_tools if any(rule.names(name) for rule in self._rules)])
+        if not held:
+            return None
+        why = "a rule of the agent that started this one holds it, and it runs at the provider, where nobody is asked"
+        return Gate(allowed=context.tools - held, denial_reason=why, required=True)

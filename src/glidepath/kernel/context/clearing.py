@@ -4,18 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from glidepath import _wire
 from glidepath._wire import replace
+from glidepath.kernel.context.done_calls import LARGEST, LEDGER_SHARE, DoneCalls, list_done_calls, mark_done_calls
 from glidepath.kernel.context.groups import find_newest_group, is_marker, make_view, select
-from glidepath.kernel.context.measure import Estimate, char_estimate, message_size
+from glidepath.kernel.context.measure import message_size
 from glidepath.kernel.context.strategies import Compact
 from glidepath.spi import Shaped
-from glidepath.values import AssistantMessage, Message, ToolCall, ToolResultMessage, add_origins, origins_of, pluralize
+from glidepath.values import Message, ToolCall, ToolResultMessage, origins_of, pluralize
 
 NOTE = " of this result: cleared to save room. The call was made and is done.]"
-WORDS = 32  # tokens of the words around that list
-LEDGER_SHARE = 6  # what is done takes at most a sixth of the view
-LONGEST = 60  # characters of one call's arguments in that list
 
 
 class ClearResults(Compact):
@@ -27,10 +24,7 @@ class ClearResults(Compact):
     """
 
     name: str = "clear"
-
-    def __init__(self, estimate: Estimate = char_estimate) -> None:
-        super().__init__(estimate)
-        self._estimate = estimate
+    lists_done_calls = False  # it does so by itself
 
     def shape(self, messages: Sequence[Message], sizes: Sequence[int], budget: int, pinned: Sequence[int]) -> Shaped:
         """The transcript with old results cleared; without its oldest groups where it does not fit even so."""
@@ -38,7 +32,7 @@ class ClearResults(Compact):
         shaped = make_view(view, smaller, budget, select(view, smaller, budget, pinned, self._mark), self._mark)
         if not _find_gone_calls(shaped, messages):
             return shaped
-        room = min(budget // LEDGER_SHARE, 2_000)
+        room = min(budget // LEDGER_SHARE, LARGEST)
         chosen = select(view, smaller, budget - room, pinned, self._mark)
         shaped = make_view(view, smaller, budget, chosen, self._mark)
         self._tell_what_is_done(shaped, messages, room)
@@ -65,23 +59,15 @@ class ClearResults(Compact):
 
     def _tell_what_is_done(self, shaped: Shaped, messages: Sequence[Message], room: int) -> None:
         """Add the calls that are no longer in view to the marker, the newest of them first to be kept."""
-        place = next((place for place, message in enumerate(shaped.messages) if is_marker(message)), None)
-        if place is None:
+        if not any(is_marker(message) for message in shaped.messages):
             return
         shown = {id(message) for message in shaped.messages}
-        lines = [_describe_call(call) for call in _find_gone_calls(shaped, messages)]
-        counted = _count_repeats(lines)
-        listed = len(counted)
-        while counted and self._estimate("; ".join(counted)) > room - WORDS:
-            del counted[: max(1, len(counted) // 8)]
-        if not counted:
-            return
-        if len(counted) < listed:
-            counted.insert(0, f"{listed - len(counted)} that are not listed")
-        marker = shaped.messages[place]
-        text = f"{marker.text[:-1]} Calls made in them, all of them done: {'; '.join(counted)}]"
-        told = add_origins(replace(marker, content=text), origins_of(one for one in messages if id(one) not in shown))
-        shaped.messages[place], shaped.sizes[place] = told, message_size(told, self._estimate)
+        done = DoneCalls(self._estimate)
+        done.add(_find_gone_calls(shaped, messages))
+        text, _ = done.write(room)
+        if text:
+            origins = origins_of(one for one in messages if id(one) not in shown)
+            mark_done_calls(shaped, text, origins, self._estimate)
 
 
 def clear_result(message: ToolResultMessage) -> ToolResultMessage:
@@ -93,22 +79,4 @@ def clear_result(message: ToolResultMessage) -> ToolResultMessage:
 def _find_gone_calls(shaped: Shaped, messages: Sequence[Message]) -> list[ToolCall]:
     """The calls that are no longer in view, but for those that failed."""
     shown = {id(message) for message in shaped.messages}
-    failed = {one.call_id for one in messages if type(one) is ToolResultMessage and one.is_error}
-    gone = [one for one in messages if type(one) is AssistantMessage and id(one) not in shown]
-    return [call for one in gone for call in one.tool_calls if call.id not in failed]
-
-
-def _describe_call(call: ToolCall) -> str:
-    try:
-        text = _wire.encode(dict(call.arguments)).decode()
-    except Exception:  # what JSON cannot hold
-        text = "..."
-    text = " ".join(text.split())
-    return f"{call.name} {text if len(text) <= LONGEST else f'{text[: LONGEST - 3]}...'}"
-
-
-def _count_repeats(lines: Sequence[str]) -> list[str]:
-    times: dict[str, int] = {}
-    for line in lines:
-        times[line] = times.pop(line, 0) + 1
-    return [line if count == 1 else f"{line} ({count} times)" for line, count in times.items()]
+    return list_done_calls([one for one in messages if id(one) not in shown], messages)

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from glidepath.kernel.context.groups import make_view, marker_size, select
 from glidepath.kernel.context.measure import Estimate, char_estimate
 from glidepath.spi import ContextStrategy, Shaped
 from glidepath.values import ConfigurationError, Message, close_to, log_first, short_repr
+
+if TYPE_CHECKING:
+    from glidepath.kernel.context.done_calls import DoneCalls
 
 
 class NoShaping:
@@ -44,17 +48,34 @@ class Compact:
 
     The marker is an internal user message that says how many earlier messages are missing. It comes before the
     newest groups. Shaping a view again renews the marker, it never adds a second. When pinned and newest messages
-    leave no room for it, there is no marker. `estimate` measures the marker.
+    leave no room for it, there is no marker. `estimate` measures the marker. In a run the marker lists the calls that
+    were made in what is left out, so that a step that is done is not done again.
     """
 
     name: str = "compact"
+    lists_done_calls = True
 
     def __init__(self, estimate: Estimate = char_estimate) -> None:
         self._mark = marker_size(estimate)
+        self._estimate = estimate
 
     def shape(self, messages: Sequence[Message], sizes: Sequence[int], budget: int, pinned: Sequence[int]) -> Shaped:
         """The pinned messages, the marker and the newest groups, in their order."""
         return make_view(messages, sizes, budget, select(messages, sizes, budget, pinned, self._mark), self._mark)
+
+    def shape_listing_calls(
+        self,
+        done: DoneCalls | None,
+        messages: Sequence[Message],
+        sizes: Sequence[int],
+        budget: int,
+        pinned: Sequence[int],
+    ) -> tuple[Shaped, DoneCalls]:
+        """The same, for a run: the marker lists the calls that are `done` and no longer in view."""
+        from glidepath.kernel.context.done_calls import DoneCalls, shape_with_done_calls  # few runs outgrow a window
+
+        known = DoneCalls(self._estimate) if done is None else done
+        return shape_with_done_calls(self, known, messages, sizes, budget, pinned), known
 
 
 _KNOWN = ("none", "sliding_window", "compact", "clear", "summarize")

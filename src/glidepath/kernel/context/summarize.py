@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from glidepath import _wire
 from glidepath._wire import Value
 from glidepath.kernel.context.groups import has_calls, is_marker, select
-from glidepath.kernel.context.measure import Estimate, char_estimate, message_size
+from glidepath.kernel.context.measure import message_size
 from glidepath.kernel.context.strategies import Compact
 from glidepath.kernel.context.trimming import trim_text
 from glidepath.tools import QuoteFrame
@@ -75,10 +75,6 @@ class Summarize(Compact):
     """Keeps what `Compact` keeps, with a checkpoint where a model has written one."""
 
     name: str = "summarize"
-
-    def __init__(self, estimate: Estimate = char_estimate) -> None:
-        super().__init__(estimate)
-        self._estimate = estimate
 
     def apply_checkpoint(
         self, checkpoint: Checkpoint, messages: Sequence[Message], sizes: Sequence[int], pinned: Sequence[int]

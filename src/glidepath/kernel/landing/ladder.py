@@ -39,6 +39,11 @@ async def land(run: Run, verdict: Verdict) -> Ending:
     record_verdict(run, verdict)
     answer_open_calls(run, ResultKind.CANCELLED, explain_not_executed(run, verdict.cause.reason))
     run.close_turn()
+    if run.work.background:
+        from glidepath.kernel.tool_calls.background_calls import show_uncollected, stop_background
+
+        await stop_background(run)
+        show_uncollected(run, last=True)
     before: Any = None if run.terms.resumed is None else run.terms.resumed.snapshot
     still = before is not None and before.state in (verdict.state, AgentState.COMPLETED)
     if still and run.turn.iterations == before.iterations:

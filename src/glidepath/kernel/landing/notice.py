@@ -41,6 +41,10 @@ def wind_down(run: Run) -> None:
     if run.descent.notice is not None and plan.config.landing == "withdraw":
         turns = run.meter.room_turns()
         run.descent.withdraw_work(run.descent.final_turn is not None or turns == 1)
+        if run.work.background and run.descent.work_withdrawn:
+            from glidepath.kernel.tool_calls.background_calls import show_uncollected
+
+            show_uncollected(run, last=False)
 
 
 def _find_reached_soft_limit(run: Run) -> tuple[Verdict, bool] | None:

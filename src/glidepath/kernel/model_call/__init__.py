@@ -6,7 +6,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 from math import inf
-from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
+from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias, cast
 
 from glidepath._lazy import lazy_attributes
 from glidepath._wire import Record
@@ -15,6 +15,7 @@ from glidepath.kernel.model_call.booking import (
     FILL,
     Booking,
     book,
+    book_with_hosted,
     find_needed_size,
     shape_view,
     shrink_view,
@@ -211,7 +212,7 @@ class _Call(Record, eq=False):
             self.landing is not None
             or run.hooks.context_transform
             or run.watch.sentry is not None
-            or (run.plan.counter is not None and run.meter.limited)
+            or (run.plan.books_with_care and run.meter.limited)
         ):
             return None
         transcript = run.transcript
@@ -227,6 +228,7 @@ class _Call(Record, eq=False):
         if self.landing is None:
             return await self._book_view()
         booking, view = self.landing(run, self.cap, self.error)
+        run.turn.drop_request()  # what may run at the provider is different now, and perhaps nothing else
         if run.hooks.context_transform:
             view = await self._transform_within(booking, view, sum(map(run.plan.size_of, view)))
         return booking, view
@@ -269,7 +271,7 @@ class _Call(Record, eq=False):
         count = await self._count(view) if run.plan.counter is not None and run.meter.limited else None
         more, turns = tokens - size, 0 if self.number else 1
         count = max(1, transcript.input_tokens() + more) if count is None else count
-        booking = book(run, self.cap, turns, count)
+        booking = (book if run.plan.hosted is None else book_with_hosted)(run, self.cap, turns, count)
         if isinstance(booking, Refusal):  # wait, or make the call smaller
             booking = await wait_or_shrink(run, booking, self.cap, turns, count)
         if not run.hooks.context_transform:
@@ -400,12 +402,12 @@ class _Call(Record, eq=False):
 
     async def shrink(self) -> None:
         """The provider's window overflowed: use a smaller view, once per call; else raise the error."""
-        run, error = self.run, self.error
+        run, error = self.run, cast("ModelError", self.error)
         run.emit(AttemptDiscarded, self.number, "the context window overflowed")
-        if error is not None and self._retry_without_pictures():
+        if self._retry_without_pictures():
             return
-        if error is None or self.overflowed or self.landing is not None:
-            raise error or ModelError("the context window overflowed")
+        if self.overflowed or self.landing is not None:
+            raise error
         self.overflowed = True
         if not await recover_from_overflow(run) and not await shrink_view(run, int(run.transcript.view_tokens * FILL)):
             raise error
@@ -417,9 +419,7 @@ class _Call(Record, eq=False):
 
     async def back_off(self, max_retries: int) -> None:
         """Wait before the next attempt; raises the error when there is none."""
-        run, error = self.run, self.error
-        if error is None:
-            return
+        run, error = self.run, cast("ModelError", self.error)
         run.emit(AttemptDiscarded, self.number, summarize_error(error, _SHOWN))
         if run.watch.interrupt is not None:
             raise run.make_interrupt()

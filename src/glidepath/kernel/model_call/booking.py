@@ -122,9 +122,19 @@ def open_booking(
 
 def worst_case_amount(run: Run, input_tokens: int, output: int) -> Amount:
     """The worst case of a call."""
-    price = None if run.plan.price is None else run.plan.price.at(input_tokens)
-    money = 0 if price is None else price.worst(input_tokens, output) + media_reserve(run, price)
-    return Amount(input_tokens + output, money)
+    more, fees = _reserve_hosted(run, input_tokens)
+    read = input_tokens + more
+    price = None if run.plan.price is None else run.plan.price.at(read)
+    money = 0 if price is None else price.worst(read, output) + media_reserve(run, price) + fees
+    return Amount(read + output, money)
+
+
+def _reserve_hosted(run: Run, input_tokens: int) -> tuple[int, int]:
+    """Tokens and pico-dollars that tools at the provider may use above the prompt; none in a landing."""
+    hosted = run.plan.hosted
+    if hosted is None or run.spend.landing_opened or run.descent.work_withdrawn:
+        return 0, 0
+    return hosted.tokens(input_tokens), hosted.fees
 
 
 def least_output(run: Run) -> int:
@@ -160,7 +170,7 @@ async def admit_to_budget(run: Run) -> None:
             # Not even with all that others will give back. A smaller start helps against all but turns.
             smaller = None if got.resource == "turns" else next(ways, None)
             if smaller is None:
-                raise Touchdown(_make_refusal_verdict(run, got))
+                raise Touchdown(make_refusal_verdict(run.meter, got))
             landing, first = smaller
             if waiting is not None:
                 # The queue plans by what its waiters claim: a claim that is too large would hold back those behind it.
@@ -264,12 +274,24 @@ def book(run: Run, cap: int | None, turns: int, count: int) -> Booking | Refusal
     return open_booking(got, count, want, cap, plan.price, estimate)
 
 
+def book_with_hosted(run: Run, cap: int | None, turns: int, count: int) -> Booking | Refusal:
+    """The same where tools at the provider may use more than the prompt and the reply."""
+    spend = run.spend
+    want = run.plan.first_output_tokens if cap is None else cap
+    worst = worst_case_amount(run, count, want)
+    got = run.meter.reserve(worst.tokens, worst.money, turns, spend.first_call)
+    if not isinstance(got, Reservation):
+        return got
+    spend.trade_first_call()
+    return make_booking(run, got, count, want, cap)
+
+
 async def wait_or_shrink(run: Run, refusal: Refusal, cap: int | None, turns: int, input_tokens: int) -> Booking:
     """Wait in the queue of the tree; at its head, take the whole call, or a smaller one, or give up and land."""
     want = run.plan.first_output_tokens if cap is None else cap
     # Turns are never given back: waiting cannot help.
     if refusal.resource == "turns":
-        raise Touchdown(_make_refusal_verdict(run, refusal))
+        raise Touchdown(make_refusal_verdict(run.meter, refusal))
     meter, compacted, around = run.meter, False, runs_around(run)
 
     async def take(_: object) -> Booking | None:
@@ -287,7 +309,7 @@ async def wait_or_shrink(run: Run, refusal: Refusal, cap: int | None, turns: int
             # Once: a view that did not become small enough at the first try does not at the second.
             if compacted:
                 raise Touchdown(
-                    _make_refusal_verdict(run, meter.find_lack_unlocked(least, run.spend.first_call) or refusal)
+                    make_refusal_verdict(run.meter, meter.find_lack_unlocked(least, run.spend.first_call) or refusal)
                 )
             compacted = True
             room = meter.room_for(run.spend.first_call, now=False, ahead=True, around=around)
@@ -303,7 +325,7 @@ async def wait_or_shrink(run: Run, refusal: Refusal, cap: int | None, turns: int
             lowered = cap if output == want else max(1, int(output / MARGIN))
             return make_booking(run, got, input_tokens, output, lowered)
         if got.resource == "turns":
-            raise Touchdown(_make_refusal_verdict(run, got))
+            raise Touchdown(make_refusal_verdict(run.meter, got))
         return None
 
     return await _wait_for_turn(run, take, meter.enqueue(around=around))
@@ -325,10 +347,12 @@ def _find_affordable_output(run: Run, input_tokens: int, want: int, around: tupl
 
 
 def _output_room(run: Run, input_tokens: int, tokens: int | None, money: int | None) -> int:
+    more, fees = _reserve_hosted(run, input_tokens)
+    input_tokens += more
     room = 1 << 62 if tokens is None else tokens - input_tokens
     price = None if run.plan.price is None else run.plan.price.at(input_tokens)
     if money is not None and price is not None:
-        left = money - input_tokens * price.worst_input - media_reserve(run, price)
+        left = money - input_tokens * price.worst_input - media_reserve(run, price) - fees
         room = min(room, left // price.output if price.output else room if left >= 0 else -1)
     return room
 
@@ -344,6 +368,8 @@ def _compact_to_fit(
     if money is not None and plan.price is not None and plan.price.worst_input:
         left = money - landing.money - media_reserve(run, plan.price) - least * plan.price.output
         room = min(room, left // plan.price.worst_input)
+    if plan.hosted is not None:  # they read the whole prompt again, with what they have found
+        room = plan.hosted.prompt_within(room)
     budget = room - plan.fixed_tokens
     if budget <= 0:
         return input_tokens
@@ -393,10 +419,15 @@ async def shrink_view(run: Run, budget: int) -> bool:
 
 def shape_view(run: Run, budget: int, name: str = "compact") -> bool:
     """Give the model a view of at most `budget` tokens from now on; False when that made nothing smaller."""
-    strategy = run.plan.strategy
+    strategy: Any = run.plan.strategy
     before = run.transcript.view_tokens
     messages, sizes, pinned = collect_view_source(run)
-    shaped = strategy.shape(messages, sizes, budget, pinned)
+    if getattr(strategy, "lists_done_calls", False) and len(messages) == len(run.transcript.messages):
+        known = run.transcript.done_calls
+        shaped, done = strategy.shape_listing_calls(known, messages, sizes, budget, pinned)
+        run.transcript.remember_done_calls(done)
+    else:
+        shaped = strategy.shape(messages, sizes, budget, pinned)
     after = shaped.tokens
     # A view that is not smaller only breaks the provider's cache.
     if after >= before:
@@ -415,10 +446,11 @@ def shape_view(run: Run, budget: int, name: str = "compact") -> bool:
     return True
 
 
-def _make_refusal_verdict(run: Run, refusal: Refusal) -> Verdict:
+def make_refusal_verdict(meter: Meter, refusal: Refusal) -> Verdict:
+    """How a run ends whose next call is refused for good."""
     turns = refusal.resource == "turns"
     # A wallet knows better why: the local figures only say that nothing more was drawn.
-    kept_elsewhere = run.meter.tree.source
+    kept_elsewhere = meter.tree.source
     if kept_elsewhere is not None and kept_elsewhere.refused is not None and not turns:
         return Verdict(state=AgentState.BUDGET_EXCEEDED, cause=kept_elsewhere.refused)
     source = {"turns": "MaxIterationConstraint", "money": "CostLimitConstraint"}.get(

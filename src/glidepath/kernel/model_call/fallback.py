@@ -168,6 +168,7 @@ def switch_plan(run: Run, plan: Plan, reason: str) -> None:
     budget = None if plan.context_window is None else find_needed_size(run, plan.context_window)
     if budget is not None:
         shape_view(run, budget)
+    run.turn.drop_request()  # what it says may be for the other model only, such as a countdown
 
 
 def _report_breaker_change(run: Run, plan: Plan) -> None:

@@ -25,7 +25,9 @@ def ask_gates(run: Run) -> Awaitable[tuple[ToolSpec, ...]] | None:
     every, turn, voices = plan.tool_names, run.turn, iter(run.hooks.tool_gate)
     context = turn.contexts.get(GateContext)
     if context is None:
-        context = make_context(run, GateContext, tools=every, messages=to_read(run, run.transcript.messages))
+        hosted = frozenset([one.NAME for one in plan.config.hosted_tools])
+        messages = to_read(run, run.transcript.messages)
+        context = make_context(run, GateContext, tools=every, messages=messages, hosted_tools=hosted)
     context = replace(context, iteration=turn.iterations)
     heard = ask_until_opinion(run, "tool_gate", voices, context)
     if heard is None and not run.descent.begun and not plan.behind:
@@ -58,6 +60,8 @@ async def _choose_offered_tools(run: Run, asked: Awaitable[list[tuple[str, Gate]
     if plan.behind and allowed & plan.behind and not run.descent.work_withdrawn:
         allowed |= DOORS  # gates judge the tools themselves; these two only lead to them
     run.turn.set_allowed_tools(allowed, denials)
+    if plan.hosted is not None:
+        run.turn.drop_request()  # what may run at the provider can change with nothing else
     if len(allowed) == len(every):
         return plan.specs  # the same object as ever: the request can be used again
     return tuple([spec for spec in plan.specs if spec.name in allowed])
@@ -78,6 +82,7 @@ def request_for(
 ) -> ModelRequest:
     """The request of a call; `bare`: without the definitions of tools that may not be called."""
     plan, choice = run.plan, run.terms.tool_choice
+    hosted = plan.config.hosted_tools
     return ModelRequest(
         system_prompt=plan.system_prompt,
         messages=view,
@@ -96,7 +101,25 @@ def request_for(
         connect_timeout=plan.config.connect_timeout,
         user=run.user,
         metadata=run.metadata,
+        hosted_tools=_find_usable_hosted(run, hosted) if hosted else hosted,
+        defined_hosted_tools=() if bare else hosted,
+        reasoning_tokens=plan.config.reasoning_tokens,
+        task_budget=_find_task_budget(run) if plan.counts_down else None,
     )
+
+
+def _find_task_budget(run: Run) -> tuple[int, int | None] | None:
+    from glidepath.kernel.model_call.countdown import find_task_budget  # few models take one
+
+    return find_task_budget(run)
+
+
+def _find_usable_hosted(run: Run, hosted: tuple[Any, ...]) -> tuple[Any, ...]:
+    """The tools at the provider that may be used now: what gates leave of them, and none once work is over."""
+    if run.spend.landing_opened or run.descent.work_withdrawn:
+        return ()
+    allowed = run.turn.allowed
+    return hosted if allowed is None else tuple([one for one in hosted if one.NAME in allowed])
 
 
 def _intersect_gates(

@@ -24,5 +24,4 @@ def report_shaped(run: Run, name: str, old: Sequence[Message], before: int, afte
     if price is not None and price.cache_read is not None and run.turn.request is not None:
         cost = again * max(0, (price.cache_write or price.input) - price.cache_read)
     notice_replanning(run)
-    notice_replanning(run)
     run.emit(ContextShaped, name, before, after, dropped, kept, again, cost)

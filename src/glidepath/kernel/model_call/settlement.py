@@ -255,6 +255,9 @@ def cost_of(price: Price, usage: Usage, info: ReplyInfo | None) -> int:
         if type(searches) is int and 0 < searches <= _MOST_SEARCHES:
             # Billed beside the tokens and by the piece; a reply of few tokens can cost most of its bill this way.
             money += price.web_search * searches
+        sessions: Any = info.code_sessions
+        if type(sessions) is int and 0 < sessions <= _MOST_SEARCHES:
+            money += price.code_session * sessions
         if info.media is not None:
             money += price.at(usage.input).surcharge(_cap_media_counts(info.media, usage))
         billed = read_dollars(info.billed)

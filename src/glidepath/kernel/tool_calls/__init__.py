@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from glidepath._lazy import lazy_attributes
@@ -12,6 +12,7 @@ from glidepath.kernel.tool_calls.calls import apply_decisions, bind, clear, keep
 from glidepath.kernel.tool_calls.guarding import (
     apply,
     ask_after_guards,
+    ask_after_hooks,
     ask_before_guards,
     fatal_verdict,
     make_guard_verdict,
@@ -30,21 +31,16 @@ from glidepath.kernel.tool_calls.job import Job
 from glidepath.kernel.tool_calls.spawn import Host
 from glidepath.run import (
     CallScope,
-    HookFault,
-    Opinion,
     PausedChild,
     Stopped,
     Touchdown,
-    ask_until_opinion,
     await_interruptibly_within,
     find_paused_child,
-    make_context,
     name_below,
     recall,
-    report,
 )
-from glidepath.spi import INSIDE, AfterDecision, GuardVerdict, Step, ToolResultContext
-from glidepath.tools import NeedsCalls, NeedsDecisions, NeedsInput, ToolContext, clean
+from glidepath.spi import INSIDE, GuardVerdict, Step
+from glidepath.tools import NeedsCalls, NeedsDecisions, NeedsInput, ToolContext
 from glidepath.values import (
     ApprovalRequested,
     CallFrame,
@@ -52,9 +48,7 @@ from glidepath.values import (
     Program,
     ResultKind,
     ToolCall,
-    ToolResultMessage,
     Unknown,
-    short_repr,
 )
 
 if TYPE_CHECKING:
@@ -374,12 +368,19 @@ async def _end_alone(run: Run, job: Job, work: Any, waiting: object, inside: Cal
 
 async def follow_up(run: Run, jobs: list[Job]) -> None:
     """Stop the children a call left behind, and ask the after-hooks: in source order, whatever the completion order."""
+    if run.work.unchecked:
+        from glidepath.kernel.tool_calls.background_calls import check_results, hand_over  # few runs have any
+
+        await check_results(run)
+        for job in jobs:
+            if job.collects is not None:
+                hand_over(run, job)
     for job in jobs:
         if job.started_at is not None:
             if run.work.spawned:
                 await recall(run, job.call.id)
-            if job.result is not None and run.hooks.after_tool_call:
-                later = _ask_after_hooks(run, job)
+            if job.result is not None and not job.checked and run.hooks.after_tool_call:
+                later = ask_after_hooks(run, job)
                 if later is not None:
                     await later
 
@@ -509,69 +510,6 @@ def _make_pending_call(run: Run, job: Job, inside: str) -> PendingCall:
     call = ToolCall(job.call.id, job.call.name, bound.as_json())
     path = _make_path(run, inside)
     return PendingCall(call=call, reason=reason, form=form, state=state, inside=inside, origins=origins, path=path)
-
-
-def _ask_after_hooks(run: Run, job: Job) -> Awaitable[None] | None:
-    """Every after-hook may change what the model sees of the result, or vote to end the run. None: nobody does."""
-    turn, call, voices = run.turn, job.call, iter(run.hooks.after_tool_call)
-    arguments = job.bound.read() if job.bound is not None else {}
-    context = turn.contexts.get(ToolResultContext)
-    if context is None:
-        context = make_context(run, ToolResultContext, call=None, arguments=None, tool=None, result=None)
-    result, call = _make_result_message(run, job), ToolCall(call.id, call.name, arguments)
-    context = replace(context, iteration=turn.iterations, call=call, arguments=arguments, tool=job.tool, result=result)
-    heard = ask_until_opinion(run, "after_tool_call", voices, context)
-    return None if heard is None else _apply_after_hooks(run, job, voices, context, heard)
-
-
-async def _apply_after_hooks(
-    run: Run,
-    job: Job,
-    voices: Iterator[Any],
-    context: ToolResultContext,
-    heard: Awaitable[Opinion | None] | None,
-) -> None:
-    try:
-        while heard is not None and (said := await heard) is not None:
-            try:
-                if said.fault is not None:
-                    raise said.fault
-                _change(job, said.name, _as_decision(said.answer))
-                context = replace(context, result=_make_result_message(run, job))
-            except HookFault as fault:
-                report(run, "after_tool_call", said.name, fault, "skipped")
-            heard = ask_until_opinion(run, "after_tool_call", voices, context)
-    except Touchdown:
-        return  # the run is being stopped: leave the tool's answer unchanged
-
-
-def _make_result_message(run: Run, job: Job) -> ToolResultMessage:
-    call, result = job.call, job.result
-    origins = job.origins(run) if run.work.heard else job.tool.origins if job.tool is not None else ()
-    content, is_error = result.content, result.is_error  # type: ignore[union-attr]
-    return ToolResultMessage(call.id, call.name, content, is_error, job.kind, origins=origins, raised_at=job.raised_at)
-
-
-def _as_decision(answer: object) -> AfterDecision:
-    if type(answer) is not AfterDecision:
-        raise HookFault(f"after_tool_call must return an AfterDecision or None, not {short_repr(answer)}")
-    for field, kind in (("content", str), ("is_error", bool), ("terminate", bool)):
-        value = getattr(answer, field)
-        if value is not None and not isinstance(value, kind):
-            raise HookFault(f"AfterDecision.{field} must be of type {kind.__name__} or None, not {short_repr(value)}")
-    return answer
-
-
-def _change(job: Job, name: str, decision: AfterDecision) -> None:
-    result: Any = job.result
-    job.result = replace(
-        result,
-        content=result.content if decision.content is None else clean(decision.content),
-        is_error=result.is_error if decision.is_error is None else decision.is_error,
-        terminate=result.terminate if decision.terminate is None else decision.terminate,
-    )
-    if decision.is_error is not None:
-        job.kind = (job.kind or name) if decision.is_error else None
 
 
 # What other packages use, imported when it is first asked for.

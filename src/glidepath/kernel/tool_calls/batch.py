@@ -88,7 +88,7 @@ class Batch:
             job.announce(run)
             # Its time starts now, not when it was queued: waiting for room is not the tool being slow.
             self.flying[job] = inf if timeout is None else run.watch.time() + timeout
-            job.task = run.watch.loop.create_task(_run_contained(run, job), name=f"glidepath-tool-{job.call.name}")
+            job.task = run.watch.loop.create_task(run_contained(run, job), name=f"glidepath-tool-{job.call.name}")
             job.task.add_done_callback(self.wake)
 
     async def _note(self, chosen: list[Job]) -> list[Job]:
@@ -134,15 +134,7 @@ class Batch:
 
     def _land(self, job: Job) -> None:
         task: Any = job.task
-        # Cancelled before its first step: the tool was never called, and the model is told so.
-        if task.cancelled() and not job.begun:
-            job.cancel_start(self.run)
-        error = asyncio.CancelledError() if task.cancelled() else task.result()  # it may cancel itself and return
-        if error is not None:
-            if isinstance(error, asyncio.CancelledError):
-                job.record_stop(self.run, Stopped(job.stop_why))
-            else:
-                job.record_error(error)
+        record_end(self.run, job, task)
         tool = job.tool
         if tool is not None and tool.aborts_siblings_on_error and job.result is not None and job.result.is_error:
             self._stop_all(ResultKind.ABORTED, f"{job.call.name} failed and aborts its siblings")
@@ -173,7 +165,7 @@ class Batch:
         self.leaving[job] = self.run.watch.abandon_time()
 
 
-async def _run_contained(run: Run, job: Job) -> BaseException | None:
+async def run_contained(run: Run, job: Job) -> BaseException | None:
     """Run one call; whatever it raises, SystemExit and KeyboardInterrupt too, is returned and stays in here."""
     if run.watch.is_halted():  # since this task was made
         job.cancel_start(run)
@@ -193,6 +185,18 @@ async def _run_contained(run: Run, job: Job) -> BaseException | None:
         # Code that the tool has left running must not start children once the run has continued.
         inside.run = inside.work = None
     return None
+
+
+def record_end(run: Run, job: Job, task: asyncio.Task[BaseException | None]) -> None:
+    """Its task has ended: whatever it did not return is its result as well."""
+    # Cancelled before its first step: the tool was never called, and the model is told so.
+    if task.cancelled() and not job.begun:
+        job.cancel_start(run)
+    error = asyncio.CancelledError() if task.cancelled() else task.result()  # it may cancel itself and return
+    if isinstance(error, asyncio.CancelledError):
+        job.record_stop(run, Stopped(job.stop_why))
+    elif error is not None:
+        job.record_error(error)
 
 
 # --- together, or one after the other as the model wrote them ------------------------------------------------------

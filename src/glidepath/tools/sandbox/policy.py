@@ -16,7 +16,7 @@ from typing import Any, Self
 
 from glidepath._wire import Value, replace, settle_field
 from glidepath.tools.sandbox import _box
-from glidepath.tools.sandbox.host_proxy import HostProxy, free_port, parse_hosts
+from glidepath.tools.sandbox.host_proxy import HostProxy, PortDoor, free_port, parse_hosts
 from glidepath.tools.sandbox.syscall_filter import KNOWN_MACHINES, syscall_filter
 from glidepath.values import ConfigurationError, ToolError
 
@@ -26,6 +26,7 @@ MECHANISMS = ("bubblewrap", "landlock", "none")
 PROGRAMS = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 LAUNCHER = "/.glidepath-box.py"
 PROXY = "/.glidepath-proxy"
+DOOR = "/.glidepath-door"
 TMP_SIZE = 1 << 28
 _SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/opt")
 _ETC = (
@@ -135,18 +136,22 @@ class Sandbox(Value, frozen=True):
         write: Iterable[str] = (),
         binds: Sequence[str] = (),
         pass_fds: Sequence[int] = (),
+        doors: Sequence[int] = (),
     ) -> Boxed:
         """The command, to be started in the sandbox; `close` it when it has ended.
 
         `env` are variables on top; `read` and `write` is what the caller needs beside the policy, such as the folder of
         a script. `pass_fds` are descriptors that the program keeps. `binds` are more words for bubblewrap, which is
-        needed then. Raises `SandboxError`.
+        needed then. `doors` are ports of 127.0.0.1 that the program reaches, whatever the network; for them, too.
+        Raises `SandboxError`.
         """
         _check_command(words, cwd)
         policy = self
         if extra := tuple(write):
             policy = replace(self, write=(*self.writable, *extra))
-        return Boxed(policy, list(words), cwd, dict(env or {}), tuple(read), tuple(binds), tuple(pass_fds))
+        return Boxed(
+            policy, list(words), cwd, dict(env or {}), tuple(read), tuple(binds), tuple(pass_fds), doors=tuple(doors)
+        )
 
 
 class Boxed:
@@ -161,14 +166,17 @@ class Boxed:
         read: tuple[str, ...],
         binds: tuple[str, ...],
         keep: tuple[int, ...],
+        *,
+        doors: tuple[int, ...] = (),
     ) -> None:
         self.mechanism = sandbox.mechanism()
-        if binds and self.mechanism != "bubblewrap":
+        if (binds or doors) and self.mechanism != "bubblewrap":
             raise SandboxError(
                 f"this sandbox needs bubblewrap, and {explain_unusable('bubblewrap') or 'it is not among `by`'}"
             )
         self._binds = binds
         self._proxy: HostProxy | None = None
+        self._doors = {port: PortDoor(port) for port in doors}
         self._folder: tempfile.TemporaryDirectory[str] | None = None
         self._ends: list[int] = []
         self.words, self.env, self.pass_fds = words, env, keep
@@ -178,12 +186,15 @@ class Boxed:
             self.cwd = place
             return
         self.cwd = "/"
-        job = _job(sandbox, words, place, env, keep)
+        job = _job(sandbox, words, place, env, keep, doors)
         try:
             if sandbox.hosts:
                 self._proxy = HostProxy(sandbox.hosts)
                 self._proxy.start()
                 _through_proxy(job, free_port())
+            for port, door in self._doors.items():
+                door.start()
+                job["doors"].append({"port": port, "socket": f"{DOOR}.{port}"})
             if self.mechanism == "bubblewrap":
                 self._wrap(sandbox, job, read, place)
             else:
@@ -195,7 +206,7 @@ class Boxed:
     def _wrap(self, sandbox: Sandbox, job: dict[str, Any], read: tuple[str, ...], cwd: str | None) -> None:
         job["env"] = {**_environment(sandbox, "/tmp"), **job["env"]}  # noqa: S108 - its own
         job["cwd"] = cwd or "/tmp"  # noqa: S108
-        around = bubblewrap_words(sandbox, (*read, *interpreter_paths()), cwd, self._proxy)
+        around = bubblewrap_words(sandbox, (*read, *interpreter_paths()), cwd, self._proxy, self._doors)
         python = [os.path.realpath(sys.executable), "-I", "-S", LAUNCHER]
         at = around.index("--remount-ro")
         self.words = [*around[:at], *self._binds, *around[at:], "--", *python, str(self._send_job(job))]
@@ -249,8 +260,9 @@ class Boxed:
     def close(self) -> None:
         """Clean up. It does not end the program."""
         self.close_start_files()
-        if self._proxy is not None:
-            self._proxy.close()
+        for door in (self._proxy, *self._doors.values()):
+            if door is not None:
+                door.close()
         if self._folder is not None:
             with suppress(OSError):
                 self._folder.cleanup()
@@ -266,10 +278,15 @@ class Boxed:
 
 
 def _job(
-    sandbox: Sandbox, words: list[str], cwd: str | None, env: dict[str, str], keep: tuple[int, ...]
+    sandbox: Sandbox,
+    words: list[str],
+    cwd: str | None,
+    env: dict[str, str],
+    keep: tuple[int, ...],
+    doors: tuple[int, ...],
 ) -> dict[str, Any]:
     machine = platform.machine()
-    program = syscall_filter(machine, "none" if sandbox.network == "none" else "inet")
+    program = syscall_filter(machine, "none" if sandbox.network == "none" and not doors else "inet")
     return {
         "words": words,
         "cwd": cwd,
@@ -279,6 +296,7 @@ def _job(
         "filter": (program or b"").hex(),
         "landlock": None,
         "bridge": None,
+        "doors": [],
         "limits": {name: getattr(sandbox, name) for name in ("memory", "processes", "file_size", "files")},
     }
 
@@ -308,7 +326,13 @@ def _resolver(sandbox: Sandbox) -> list[str]:
     return [] if sandbox.network == "none" else ["/etc/resolv.conf", "/etc/gai.conf", "/etc/host.conf"]
 
 
-def bubblewrap_words(sandbox: Sandbox, read: Sequence[str], cwd: str | None, proxy: HostProxy | None) -> list[str]:
+def bubblewrap_words(
+    sandbox: Sandbox,
+    read: Sequence[str],
+    cwd: str | None,
+    proxy: HostProxy | None,
+    doors: Mapping[int, PortDoor] | None = None,
+) -> list[str]:
     """The command line of bubblewrap for this policy, up to the command."""
     words = [shutil.which("bwrap", path=PROGRAMS) or "bwrap"]
     words += ["--unshare-all", "--die-with-parent", "--new-session", "--cap-drop", "ALL", "--hostname", "sandbox"]
@@ -330,6 +354,8 @@ def bubblewrap_words(sandbox: Sandbox, read: Sequence[str], cwd: str | None, pro
     words += ["--ro-bind", _box.__file__, LAUNCHER]
     if proxy is not None:
         words += ["--bind", proxy.path, PROXY]
+    for port, door in (doors or {}).items():
+        words += ["--bind", door.path, f"{DOOR}.{port}"]
     shown = (*sandbox.readable, *sandbox.writable, *read)
     if cwd is not None and not any(Path(cwd).is_relative_to(place) for place in shown):
         words += ["--dir", cwd]
