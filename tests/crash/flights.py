@@ -186,6 +186,14 @@ async def fly(leg: dict) -> dict:
     store = make_store(leg["store"])
     if leg.get("die_at"):
         store = Mortal(store, leg["die_at"], leg["when"])
+    if leg.get("life") == "background":
+        from background_life import fly as fly_in_background
+
+        return await fly_in_background(leg, store)
+    if leg.get("life") == "partial":
+        from partial_life import fly as fly_in_parts
+
+        return await fly_in_parts(leg, store)
     agent = make_agent(leg, store)
     try:
         result = await agent.resume(leg["session"])

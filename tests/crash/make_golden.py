@@ -9,14 +9,17 @@ release.
 import asyncio
 import json
 import sys
+from contextlib import chdir
 from pathlib import Path
+from urllib.request import Request, urlopen
 
 from glidepath import Agent, ExecutionMode, Limits, approve, tool
 from glidepath.errors import StoreError, TransientError
 from glidepath.messages import StreamEnd, TextDelta, ToolCallDelta, Usage
-from glidepath.sessions import MemoryStore, export_journal, read_journal
+from glidepath.sessions import MemoryStore, export_journal, read, read_journal
 
 LIMITS = Limits(max_iterations=12, max_tokens=100_000, max_cost="1", max_tool_calls=30)
+TOKENS = Limits(max_tokens=100_000)
 PRICES = dict.fromkeys(("pilot", "kid", "backup"), ("3", "15"))
 
 
@@ -247,9 +250,31 @@ async def charged(store):
     await agent(store, script, also=[helper]).run("delegate", session="s")
 
 
+async def taped(store):
+    """What a gate records of one call of a program that is not ours."""
+    from glidepath.gate import Gate
+    from glidepath.testing import ScriptedUpstream
+
+    asked = {"model": "pilot", "max_tokens": 50, "messages": [{"role": "user", "content": "do the work"}]}
+
+    def call(gate):
+        request = Request(
+            f"{gate.url}/v1/messages",
+            json.dumps(asked).encode(),
+            {"content-type": "application/json", "x-api-key": gate.key, "anthropic-version": "2023-06-01"},
+        )
+        with urlopen(request) as reply:
+            return reply.read()
+
+    place = {"environ": {"HOME": "/home/ann"}, "line": "run-1"}
+    with chdir("/"):  # the recording names the folder, and a golden journal is the same wherever it is made
+        async with ScriptedUpstream("answer") as up, Gate(TOKENS, up.url, store=store, record=True, **place) as gate:
+            await asyncio.to_thread(call, gate)
+
+
 SCENES = (
     *(done, crashed, resumed, paused, decided, landed, cancelled, fallback, family),
-    *(mailed, steered, undecided, based, forked, imported, repaired, redacted, charged),
+    *(mailed, steered, undecided, based, forked, imported, repaired, redacted, charged, taped),
 )
 
 
@@ -284,6 +309,11 @@ def read_by_this_release(folded):
     }
 
 
+def kinds_of(journal):
+    """What a recording says: it is no run, so it has no state."""
+    return {"kinds": [record.kind for commit in journal.commits for record in read(commit)]}
+
+
 async def main(place, *names):
     """Write them all, or these."""
     place.mkdir(parents=True, exist_ok=True)
@@ -294,10 +324,13 @@ async def main(place, *names):
         await scene(store)
         revive(store)
         for entry in await store.entries():
+            if scene is taped and "/" not in entry.session_id:
+                continue  # a foreign session: the recording beside it is what has kinds of its own
             name = f"{scene.__name__}{'.child' if '/' in entry.session_id else ''}"
             (place / f"{name}.jsonl").write_bytes(await export_journal(store, entry.session_id))
-            folded = (await read_journal(store, entry.session_id)).folded
-            (place / f"{name}.json").write_text(json.dumps(read_by_this_release(folded), indent=1) + "\n")
+            journal = await read_journal(store, entry.session_id)
+            said = kinds_of(journal) if scene is taped else read_by_this_release(journal.folded)
+            (place / f"{name}.json").write_text(json.dumps(said, indent=1) + "\n")
 
 
 if __name__ == "__main__":

@@ -32,15 +32,17 @@ class Promises:
                 self.notes.setdefault(rest[0], set()).add(rest[1])
 
 
-def live(kind, durability, seed, place):
-    """Record two to five lives of a store."""
+def live(kind, durability, seed, place, *, full_after=None):
+    """Record two to five lives of a store; with `full_after`, the disk is full in the last of them."""
     shutil.rmtree(place, ignore_errors=True)
     place.mkdir(parents=True)
     disk = SimulatedDisk(place / "store", marks=place / "marks")
-    for life in range(random.Random(f"lives{seed}").randint(2, 5)):
+    lives = random.Random(f"lives{seed}").randint(2, 5)
+    for life in range(lives):
         command = [sys.executable, WORKLOAD, kind, disk.folder, disk.marks_file, seed, life, durability]
-        done = disk.record([str(word) for word in command])
-        assert done.returncode in (0, -9), done.stdout
+        is_full = full_after if life == lives - 1 else None
+        done = disk.record([str(word) for word in command], full_after=is_full)
+        assert done.returncode in (0, -9) or is_full is not None, done.stdout
     return disk
 
 
@@ -97,13 +99,13 @@ async def look_at(store, session, promises, durability, seen):
     return wrong
 
 
-async def cut_power(kind, durability, *, seeds, cuts, place):
+async def cut_power(kind, durability, *, seeds, cuts, place, modes=None, full_after=None):
     """So many cuts for each seed; every harm with the seed and cut that make it again, and what was seen."""
     harms, seen = [], Counter()
     for seed in seeds:
-        disk = live(kind, durability, seed, place)
+        disk = live(kind, durability, seed, place, full_after=full_after)
         seen["promises"] += len(disk.marks())
-        for cut in disk.cuts(cuts, seed=seed):
+        for cut in disk.cuts(cuts, seed=seed, **({} if modes is None else {"modes": modes})):
             folder = disk.leave(cut, place / "left")
             wrong, kinds = await look(kind, folder, Promises(disk.marks(cut)), durability)
             seen.update(kinds)

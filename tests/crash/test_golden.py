@@ -64,6 +64,9 @@ def test_every_golden_journal_says_what_it_said(path):
         folded, wanted = journal.folded, json.loads(path.with_suffix(".json").read_text())
         snapshot, result = folded.snapshot, folded.result
         assert folded.unread == []
+        if snapshot is None:  # a recording is no run
+            assert wanted == {"kinds": [record.kind for commit in journal.commits for record in read(commit)]}
+            return
         assert wanted == {
             "roles": [message.role for message in folded.messages],
             "texts": [message.text for message in folded.messages],

@@ -322,7 +322,7 @@ async def test_what_is_not_there_cannot_be_resumed(tmp_path):
 
 
 def test_only_a_store_can_be_the_store():
-    for wrong in ("sessions.db", MemoryStore, object(), 7):
+    for wrong in ("sessions", "", ":memory:", MemoryStore, object(), 7):
         with pytest.raises(ConfigurationError, match="store must be a session store"):
             agent_with(wrong, [])
     for wrong in ("", " ", 7, b"x", "a\0b", ":memory:"):

@@ -16,8 +16,8 @@ needs_strace = pytest.mark.skipif(
 )
 
 
-def cut(kind, durability, place, *, seeds, cuts):
-    return asyncio.run(cut_power(kind, durability, seeds=seeds, cuts=cuts, place=place))
+def cut(kind, durability, place, *, seeds, cuts, **options):
+    return asyncio.run(cut_power(kind, durability, seeds=seeds, cuts=cuts, place=place, **options))
 
 
 @needs_strace
@@ -47,6 +47,27 @@ def test_a_store_that_does_not_sync_what_full_acknowledged_is_caught(tmp_path):
     assert seen["harmed lost"] > 5
     assert any("acknowledged commits are lost" in harm for harm in harms)
     assert any("tokens were spent" in harm for harm in harms)
+
+
+@needs_strace
+@pytest.mark.slow
+@pytest.mark.process
+@pytest.mark.parametrize("seed", range(300, 304))
+def test_a_disk_that_lies_about_its_syncs_makes_nothing_up(tmp_path, seed):
+    """Nothing can be kept on such a disk; but whatever is read is what was written, and damage is said."""
+    harms, seen = cut("sqlite", "full", tmp_path, seeds=[seed], cuts=50, modes=("lying",))
+    assert [harm for harm in harms if "was never written" in harm] == []
+    assert seen["whole"]
+
+
+@needs_strace
+@pytest.mark.slow
+@pytest.mark.process
+@pytest.mark.parametrize("full_after", [5, 60, 150, 400])
+def test_a_full_disk_loses_nothing_that_full_acknowledged_and_a_power_cut_on_it_neither(tmp_path, full_after):
+    harms, seen = cut("sqlite", "full", tmp_path, seeds=[400], cuts=50, full_after=full_after)
+    assert harms == []
+    assert seen["whole"]
 
 
 @needs_strace

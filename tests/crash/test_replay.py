@@ -227,3 +227,19 @@ def test_a_replay_of_an_attempt_that_failed_in_mid_stream_takes_what_it_cost_fro
     assert result.text == "Half of it."
     assert (found.difference, found.same, found.whole, found.until) == ("", True, True, "")
     assert found.result.text == "Half of it."
+
+
+def test_a_replay_books_what_the_model_costs_at_its_provider():
+    class Priced(ScriptedModel):
+        provider = "acme"
+
+    given = {"limits": Limits(max_cost="1"), "prices": {"acme:scripted": ("3", "15")}}
+
+    async def record_and_replay():
+        store = MemoryStore()
+        recorded = await Agent(model=Priced([say("done")]), store=store, **given).run("go", session="s")
+        assert recorded.ok
+        return await replay(Agent(model=Priced([]), **given), store, "s")
+
+    replayed = VirtualClock().run(record_and_replay())
+    assert (replayed.same, replayed.difference) == (True, "")

@@ -229,6 +229,29 @@ def test_a_page_is_read_along_an_index_and_nothing_is_sorted(tmp_path):
         assert not any(step.startswith("SCAN") for step in steps[1:])
 
 
+def test_sessions_of_a_prefix_are_read_along_an_index(tmp_path):
+    """A gate looks for the family of every new run: that may not cost more with every run there was."""
+
+    async def whole():
+        store = SqliteStore(tmp_path / "s.db")
+        await flown(store, "a", "b", "b/1", "c")
+        file = store._group.connection()
+        asked = []
+        file.set_trace_callback(asked.append)
+        found = [entry.session_id for entry in await store.entries("b")]
+        file.set_trace_callback(None)
+        plans = [
+            row[3] for one in asked if one.startswith("SELECT id") for row in file.execute(f"EXPLAIN QUERY PLAN {one}")
+        ]
+        await store.close()
+        return found, plans
+
+    found, plans = asyncio.run(whole())
+    assert sorted(found) == ["b", "b/1"]
+    assert plans
+    assert not any(step.startswith("SCAN") for step in plans), plans
+
+
 @pytest.mark.parametrize("kind", ["a team", "a session"])
 def test_children_of_a_session_stay_when_a_team_of_the_same_name_is_deleted(kind):
     async def scene():

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from glidepath.sessions.sqlite import SqliteStore
 
 __all__ = [
+    "CostRow",
     "MemoryStore",
     "PostgresStore",
     "RedactingStore",
@@ -29,6 +30,7 @@ __all__ = [
     "read_journal",
     "remove_sessions",
     "repair",
+    "report_costs",
     "send",
     "stop",
     "verify",
@@ -91,6 +93,7 @@ if TYPE_CHECKING:
         read_folded_state as read_folded_state,
     )
     from glidepath.sessions.child_sessions import family_of as family_of, refuse_unfinished as refuse_unfinished
+    from glidepath.sessions.costs import CostRow as CostRow, report_costs as report_costs
     from glidepath.sessions.event_files import events_folder as events_folder
     from glidepath.sessions.finding import (
         EVALUATION as EVALUATION,
@@ -115,8 +118,13 @@ if TYPE_CHECKING:
     )
     from glidepath.sessions.foreign_mark import (
         GATE as GATE,
+        RECORDING as RECORDING,
+        TAPE_END as TAPE_END,
+        TAPE_HEAD as TAPE_HEAD,
+        TAPED_CALL as TAPED_CALL,
         foreign_program as foreign_program,
         is_foreign as is_foreign,
+        is_recording as is_recording,
         refuse_foreign as refuse_foreign,
         refuse_foreign_entry as refuse_foreign_entry,
     )
@@ -136,6 +144,7 @@ if TYPE_CHECKING:
         JournalWriter as JournalWriter,
         claim_session as claim_session,
     )
+    from glidepath.sessions.named_store import as_store as as_store
     from glidepath.sessions.owner import (
         LEASE as LEASE,
         is_alive as is_alive,
@@ -209,6 +218,7 @@ if not TYPE_CHECKING:
         checkpoints=("add_measures", "make_next_base", "read_folded_state"),
         child_sessions=("family_of", "refuse_unfinished"),
         event_files=("events_folder",),
+        costs=("CostRow", "report_costs"),
         finding=(
             "EVALUATION",
             "TEAM",
@@ -221,12 +231,24 @@ if not TYPE_CHECKING:
             "remove_sessions",
         ),
         fold=("Began", "Child", "Folded", "HOOK", "Intent", "Opened", "Reserved", "Used"),
-        foreign_mark=("GATE", "foreign_program", "is_foreign", "refuse_foreign", "refuse_foreign_entry"),
+        foreign_mark=(
+            "GATE",
+            "RECORDING",
+            "TAPED_CALL",
+            "TAPE_END",
+            "TAPE_HEAD",
+            "foreign_program",
+            "is_foreign",
+            "is_recording",
+            "refuse_foreign",
+            "refuse_foreign_entry",
+        ),
         forking=("count_turns", "Fork", "fork", "rewind"),
         group_commit=("GroupCommit", "StoreJob"),
         inbox=("control_in", "decide", "find_approved_calls", "note_control", "read_decisions", "send"),
         journal_recorder=("JournalRecorder",),
         journal_writer=("Items", "JournalWriter", "claim_session"),
+        named_store=("as_store",),
         owner=("is_of_this_process", "LEASE", "is_alive", "is_claimable", "this_owner"),
         postgres=("make_tables",),
         postgres_pool=(

@@ -462,6 +462,11 @@ class Folded:
         if self.fields:
             self.fields["pending"] = []
 
+    def on_recording(self, data: bytes) -> None:
+        """What the gate recorded of a run: `apps.gate.recordings` reads it."""
+
+    on_exchange = on_recorded = on_recording
+
     def on_ended(self, data: bytes) -> None:
         """The run is over."""
         self.result = self._add_transcript(decode_leniently(data, RunResult))

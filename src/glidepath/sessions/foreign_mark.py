@@ -12,6 +12,15 @@ if TYPE_CHECKING:
 
 GATE = "gate"
 """The kind of such a session in its summary, the start of its id, and the name of the gate's note in its state."""
+RECORDING = "recording"
+"""The kind, in its summary, of the session that holds what the gate has recorded of another one, as a child of it."""
+TAPE_HEAD, TAPED_CALL, TAPE_END = RECORDING, "exchange", "recorded"
+"""The records of a recording."""
+
+
+def is_recording(entry: Entry) -> bool:
+    """True for the session that holds a recording: no run has ever been in it."""
+    return entry.summary.get("kind") == RECORDING
 
 
 def is_foreign(entry: Entry) -> bool:
@@ -30,6 +39,8 @@ def foreign_program(folded: Folded) -> str | None:
 
 def refuse_foreign(folded: Folded) -> Folded:
     """The same, when it is a session of ours; raises `ConfigurationError` for one that only its program continues."""
+    if folded.session.id.rpartition("/")[2].startswith(f"{RECORDING}.") and folded.began is None:
+        raise _refuse_recording(folded.session.id)
     program = foreign_program(folded)
     if program is not None:
         raise _refusal(folded.session.id, program)
@@ -38,8 +49,17 @@ def refuse_foreign(folded: Folded) -> Folded:
 
 def refuse_foreign_entry(entry: Entry) -> None:
     """Raise `ConfigurationError` for a session that only its program continues."""
+    if is_recording(entry):
+        raise _refuse_recording(entry.session_id)
     if is_foreign(entry):
         raise _refusal(entry.session_id, str(entry.summary.get("agent") or "another program"))
+
+
+def _refuse_recording(name: str) -> ConfigurationError:
+    return ConfigurationError(
+        f"session {name!r:.120} is a recording: there is no run in it to continue. Replay it with `glidepath replay "
+        f"{name.rpartition('/')[0]} -- COMMAND`"
+    )
 
 
 def _refusal(name: str, program: str) -> ConfigurationError:

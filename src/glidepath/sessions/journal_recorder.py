@@ -426,6 +426,7 @@ class JournalRecorder(JournalWriter):
             "run_id": run.run_id,
             "agent": run.plan.config.agent_name,
             "model": run.plan.model_name,
+            **({} if run.user is None else {"user": run.user}),
             "task": task[:200],
             "iterations": run.turn.iterations,
             "messages": len(run.transcript.messages),

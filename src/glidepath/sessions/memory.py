@@ -26,6 +26,11 @@ class _Shelf(Record):
 class MemoryStore(CanFork, MemoryWallets):
     """Keeps journals in memory. They die with the process; everything else is as in the other stores."""
 
+    def __dir__(self) -> list[str]:
+        from glidepath.values import OF_STORES, list_for_people
+
+        return list_for_people(self, OF_STORES)
+
     def __init__(self, *, lease: float = LEASE, clock: Callable[[], float] = time.time) -> None:
         self._lease = lease
         self._clock = clock

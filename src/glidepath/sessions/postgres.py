@@ -14,7 +14,7 @@ from glidepath.sessions.chain import make_layout_error
 from glidepath.sessions.copies import CanFork
 from glidepath.sessions.memory import check_durability, make_busy_error, make_conflict_error
 from glidepath.sessions.owner import GONE, LEASE, SHORT, is_alive, is_of_this_process
-from glidepath.sessions.postgres_catalog import PostgresCatalog, prepare
+from glidepath.sessions.postgres_catalog import OF_PREFIX, PostgresCatalog, prepare
 from glidepath.sessions.postgres_notes import MAIL, NOTES_TABLES, post_note, read_notes
 from glidepath.sessions.postgres_pool import (
     ConnectionPool,
@@ -25,7 +25,7 @@ from glidepath.sessions.postgres_pool import (
 )
 from glidepath.sessions.postgres_wallets import PostgresWallets
 from glidepath.sessions.session_ids import check_storable_id, is_keepable, keepable_reason
-from glidepath.sessions.summaries import summary_in
+from glidepath.sessions.summaries import LAST, summary_in
 from glidepath.spi import Commit, Entry, Lease, Note, Sign
 from glidepath.values import ConfigurationError, StoreError
 
@@ -110,6 +110,11 @@ class PostgresStore(CanFork, PostgresCatalog, PostgresWallets):
     `timeout` is how many seconds a statement may take; `max_connections` how many connections each event loop has at
     most. It waits up to 25 seconds for a database that restarts. Needs the extra `glidepath[postgres]`.
     """
+
+    def __dir__(self) -> list[str]:
+        from glidepath.values import OF_STORES, list_for_people
+
+        return list_for_people(self, OF_STORES)
 
     def __init__(self, dsn: str, *, lease: float = LEASE, timeout: float = 10.0, max_connections: int = 8) -> None:
         if not isinstance(dsn, str) or not dsn.strip():
@@ -366,13 +371,12 @@ class PostgresStore(CanFork, PostgresCatalog, PostgresWallets):
         return _entry(rows[0]), tuple([Commit(one["number"], one["body"], one["hash"]) for one in rows[1:]])
 
     async def entries(self, prefix: str = "") -> Sequence[Entry]:
-        """All sessions, newest first."""
-        query = f"{_ENTRY} WHERE starts_with(id, $1) ORDER BY updated DESC, id"
-        found = (
-            await self._run_with_retry(lambda connection: connection.fetch(query, prefix))
-            if is_keepable(prefix)
-            else ()
-        )
+        """All sessions whose ids begin in this way, newest first."""
+        if not is_keepable(prefix):
+            return []
+        where, values = (f"WHERE key IN ({OF_PREFIX})", (prefix, prefix + LAST)) if prefix else ("", ())
+        query = f"{_ENTRY} {where} ORDER BY updated DESC, id"
+        found = await self._run_with_retry(lambda connection: connection.fetch(query, *values))
         return [_entry(row) for row in found]
 
     async def flag(self, session_id: str, reason: str | None) -> None:

@@ -66,6 +66,8 @@ _PAGE = (
     "SELECT s.id, s.head, s.hash, s.token, s.owner, s.expires, s.updated, s.flag, s.summary, s.key, c.title, c.tags, "
     "c.updated AS noted FROM glidepath_catalog c JOIN glidepath_sessions s ON s.key = c.key"
 )
+OF_PREFIX = 'SELECT key FROM glidepath_catalog WHERE id COLLATE "C" >= $1 AND id COLLATE "C" < $2'
+"""Along an index, which the sessions themselves have only in the order of the database's language."""
 _FAMILY = """
 SELECT DISTINCT ON (r.root, s.key) r.root, s.key, s.id, s.owner, s.expires
 FROM unnest($1::text[]) AS r(root)
@@ -221,6 +223,9 @@ async def _remove_from_fleet(connection: PostgresConnection, ids: Sequence[str])
             await connection.execute(f"DELETE FROM dbos.{table} WHERE workflow_uuid = ANY($1)", flown)  # noqa: S608
 
 
+_SUMMARY = r"replace(convert_from(s.summary, 'UTF8'), '\u0000', '')::jsonb"
+
+
 def _conditions(query: SessionQuery, start: tuple[float, str] | None) -> tuple[str, list[Any]]:
     """The WHERE of a query, and its values."""
     parts: list[str] = []
@@ -244,6 +249,8 @@ def _conditions(query: SessionQuery, start: tuple[float, str] | None) -> tuple[s
         add("c.outcome = ?", query.outcome)
     if query.agent is not None:
         add("c.agent = ?", query.agent)
+    if query.user is not None:
+        add(f"{_SUMMARY} ->> 'user' = ?", query.user)
     if query.tag is not None:
         add("c.tags @> ARRAY[?::text]", query.tag)
     if query.text:

@@ -182,6 +182,10 @@ def abandon(folded: Folded, snapshot: Snapshot, texts: Texts) -> tuple[RunResult
         tool_calls=max(0, snapshot.tool_calls - counted),
         landing_calls=snapshot.landing_calls,
         elapsed=snapshot.elapsed,
-        unknown_effects=(*snapshot.unknown_effects, *doubtful),
+        unknown_effects=(
+            *snapshot.unknown_effects,
+            *doubtful,
+            *[one.call for one in snapshot.background if one.result is None and one.call not in doubtful],
+        ),
     )
     return ended, results

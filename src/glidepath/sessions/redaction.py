@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from glidepath import _wire
 from glidepath._wire import Raw, replace
 from glidepath.sessions.chain import link, plain_payload, read
+from glidepath.sessions.foreign_mark import TAPE_HEAD, TAPED_CALL
 from glidepath.spi import Commit, Note
 from glidepath.values import REDACTED, ConfigurationError, StoreError, describe_error
 
@@ -24,7 +25,7 @@ Items = list[tuple[str, Any]]
 _WHOLE = frozenset(  # records without anything that somebody said
     {
         *("opened", "config", "queued", "placed", "tick", "reserved", "child", "charged"),
-        *("imported", "redacted", "base"),
+        *("imported", "redacted", "base", "recorded"),
     }
 )
 _DEEP = frozenset({"arguments", "details", "payload", "output", "metadata", "extras", "metrics"})
@@ -95,7 +96,11 @@ class Redactor:
 
     def record(self, kind: str, payload: object) -> Any:
         """The payload of one record, as plain data."""
+        if kind == TAPED_CALL:
+            return None  # bytes of which nobody can say what is in them
         data = plain_payload(payload)
+        if kind == TAPE_HEAD and isinstance(data, dict):
+            return {**self._walk(data), "redacted": True}
         if kind == "quarantine" and isinstance(data, dict):  # it keeps whole commits
             kept = [{**one, "records": self._records(one.get("records"))} for one in data.get("kept") or ()]
             return {**self._walk({**data, "kept": []}), "kept": kept}
@@ -105,10 +110,11 @@ class Redactor:
         return self._walk(data)
 
     def summary(self, summary: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
-        """A summary, whose task is user text."""
-        if summary is None or not isinstance(summary.get("task"), str):
+        """A summary, whose task is user text, and which may name the user."""
+        if summary is None:
             return summary
-        return {**summary, "task": self.text(summary["task"])}
+        told = {name: self.text(text) for name in ("task", "user") if isinstance(text := summary.get(name), str)}
+        return {**summary, **told} if told else summary
 
     # --- all the way down -------------------------------------------------------------------------------------
 

@@ -65,6 +65,11 @@ class SqliteStore(CanFork, SqliteCatalog, SqliteInbox, SqliteWallets):
     the event loop does not wait meanwhile. The file must be on a local disk.
     """
 
+    def __dir__(self) -> list[str]:
+        from glidepath.values import OF_STORES, list_for_people
+
+        return list_for_people(self, (*OF_STORES, "path"))
+
     def __init__(
         self,
         path: str | os.PathLike[str] | None = None,

@@ -125,6 +125,9 @@ class SqliteCatalog(SqliteJournals):
         raise NotImplementedError
 
 
+_SUMMARY = "CAST(s.summary AS TEXT)"
+
+
 def conditions(query: SessionQuery, start: tuple[float, str] | None) -> tuple[str, list[Any]]:
     """The WHERE of a query, and its values."""
     parts: list[str] = []
@@ -144,6 +147,8 @@ def conditions(query: SessionQuery, start: tuple[float, str] | None) -> tuple[st
         add("c.outcome IS ?", None if query.outcome == UNFINISHED else query.outcome)
     if query.agent is not None:
         add("c.agent = ?", query.agent)
+    if query.user is not None:
+        add(f"CASE WHEN json_valid({_SUMMARY}) THEN json_extract({_SUMMARY}, '$.user') END = ?", query.user)
     if query.tag is not None:
         add("c.key IN (SELECT key FROM catalog_tags WHERE tag = ?)", query.tag)
     if query.text:

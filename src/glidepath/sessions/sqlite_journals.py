@@ -6,7 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from glidepath._wire import replace
-from glidepath.sessions.summaries import summary_in
+from glidepath.sessions.session_ids import is_keepable
+from glidepath.sessions.summaries import LAST, summary_in
 from glidepath.spi import Commit, Entry
 from glidepath.values import StoreError
 
@@ -206,13 +207,14 @@ class SqliteJournals:
         return await self._group.read(work)
 
     async def entries(self, prefix: str = "") -> Sequence[Entry]:
-        """All sessions, the last written first."""
+        """All sessions whose ids begin in this way, the last written first."""
 
         def work(connection: Connection) -> list[Entry]:
             connection.execute("BEGIN")
-            rows = connection.execute(f"{ENTRY} ORDER BY updated DESC, id").fetchall()
+            where, values = ("WHERE id >= ? AND id < ?", (prefix, prefix + LAST)) if prefix else ("", ())
+            rows = connection.execute(f"{ENTRY} {where} ORDER BY updated DESC, id", values).fetchall()
             heads = self._new_heads(connection, rows)
-            return [self._current(connection, row, heads) for row in rows if row[0].startswith(prefix)]
+            return [self._current(connection, row, heads) for row in rows]
 
         self._file.must_exist()
-        return await self._group.read(work)
+        return await self._group.read(work) if is_keepable(prefix) else []

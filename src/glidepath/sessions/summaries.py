@@ -34,6 +34,7 @@ class SessionSummary(Value, frozen=True, kw_only=True):
     state: str | None = None
     outcome: str | None = None
     agent: str | None = None
+    user: str | None = None
     cost: float | None = None
     task: str = ""
 
@@ -45,6 +46,7 @@ def make_summary(summary: Mapping[str, Any]) -> SessionSummary:
         state=_word(summary.get("state") or summary.get("status")),
         outcome=_word(summary.get("outcome")),
         agent=_word(summary.get("agent") or summary.get("team")),
+        user=_word(summary.get("user")),
         cost=_dollars(summary.get("cost")),
         task=str(summary.get("task") or "")[:_TASK],
     )
@@ -177,7 +179,7 @@ def check_query(query: object) -> tuple[SessionQuery, tuple[float, str] | None]:
         raise ConfigurationError(f"find takes a SessionQuery, not {query!r:.80}")
     for name in ("prefix", "text"):
         _must_be(query, name, str)
-    for name in ("state", "outcome", "agent", "tag", "cursor"):
+    for name in ("state", "outcome", "agent", "user", "tag", "cursor"):
         _must_be(query, name, str, None)
     for name in ("before", "after"):
         _must_be(query, name, int, float, None)
@@ -255,6 +257,7 @@ def _matches(entry: Entry, query: SessionQuery) -> bool:
         and known.outcome == wanted
         and query.state in (None, known.state)
         and query.agent in (None, known.agent)
+        and query.user in (None, known.user)
         and (query.tag is None or query.tag in entry.tags)
         and (query.min_cost is None or (known.cost is not None and known.cost >= float(query.min_cost)))
         and (query.max_cost is None or (known.cost is not None and known.cost <= float(query.max_cost)))

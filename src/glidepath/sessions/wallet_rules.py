@@ -38,6 +38,7 @@ from glidepath.values import StoreError
 KEPT = 30 * 86_400.0  # seconds for which what the dead held is remembered, so that it can still be corrected
 DOUBT = 60.0  # seconds after which a run that was only silent, and not known to be dead, is kept from its journal
 _RESOURCES = ("tokens", "money")
+_MOST_LEASES = 10  # a process may have longer leases than this store, but not by more than this
 
 
 # --- one run ------------------------------------------------------------------------------------------------------
@@ -239,8 +240,8 @@ def is_forgettable(row: HoldRow, now: float) -> bool:
     return now >= row.expires and row.grant == row.spent
 
 
-def list_overdue_holds(rows: Iterable[HoldRow], now: float) -> list[OverdueHold]:
-    """Those of these holds whose owner is dead, or silent for too long."""
+def list_overdue_holds(rows: Iterable[HoldRow], now: float, lease: float) -> list[OverdueHold]:
+    """Those of these holds whose owner is dead, or silent for too long, in a store with leases of this length."""
     return [
         OverdueHold(
             key=row.key,
@@ -250,8 +251,13 @@ def list_overdue_holds(rows: Iterable[HoldRow], now: float) -> list[OverdueHold]
             written_off=row.ended > 0,
         )
         for row in rows
-        if (_is_doubtful(row, now) if row.ended else is_claimable(row.owner, row.expires, now))
+        if (_is_doubtful(row, now) if row.ended else _is_overdue(row, now, lease))
     ]
+
+
+def _is_overdue(row: HoldRow, now: float, lease: float) -> bool:
+    """True when its owner is dead, or silent for too long; also when only a fast clock can have said that it lasts."""
+    return is_claimable(row.owner, row.expires, now, _MOST_LEASES * lease)
 
 
 def _is_doubtful(row: HoldRow, now: float) -> bool:
@@ -259,7 +265,9 @@ def _is_doubtful(row: HoldRow, now: float) -> bool:
     return row.session_id is not None and now >= row.ended + DOUBT
 
 
-def write_off(book: WalletTransaction, late: OverdueHold, total: Pair | None, disputed: Pair = NOTHING) -> bool:
+def write_off(
+    book: WalletTransaction, late: OverdueHold, total: Pair | None, lease: float, disputed: Pair = NOTHING
+) -> bool:
     """Settle what a dead run held: at what its journal says, else at everything."""
     row = book.holds.get(late.key)
     if row is None or row.leg != late.leg:
@@ -273,7 +281,7 @@ def write_off(book: WalletTransaction, late: OverdueHold, total: Pair | None, di
         else:
             _close(book, row, total, disputed)
         return True
-    if not is_claimable(row.owner, row.expires, book.now):
+    if not _is_overdue(row, book.now, lease):
         return False
     if total is None and row.grant == row.spent:  # it held nothing: there is nothing to correct
         total = add_amounts(row.base, row.spent)

@@ -86,7 +86,7 @@ class WalletService:
     async def overdue(self) -> Sequence[OverdueHold]:
         """The holds that should be written off."""
         now, rows = await self._live_holds()
-        return books.list_overdue_holds(rows, now)
+        return books.list_overdue_holds(rows, now, self._lease)
 
     async def write_off(
         self, hold: OverdueHold, tokens: int | None, money: int | None, *, disputed: tuple[int, int] = (0, 0)
@@ -94,7 +94,7 @@ class WalletService:
         """Settle a hold that is still overdue."""
         total = None if tokens is None or money is None else (tokens, money)
         return await self._transact_rows(
-            Rows(keys=(hold.key,)), lambda book: books.write_off(book, hold, total, disputed)
+            Rows(keys=(hold.key,)), lambda book: books.write_off(book, hold, total, self._lease, disputed)
         )
 
     async def wallets(self, name: str | None = None) -> Sequence[Wallet]:
