@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import sys
 
 import pytest
 
@@ -226,3 +227,15 @@ def test_settings_that_cannot_be_are_said(settings, said):
 def test_two_servers_of_one_name_are_refused():
     with pytest.raises(ConfigurationError, match="two sources of tools are named 'a'"):
         agent_with([], McpServer("a", command="x"), McpServer("a", command="y"))
+
+
+def test_a_script_that_cannot_be_started_itself_is_run_by_this_python(tmp_path):
+    script = tmp_path / "server.py"
+    script.write_text("")
+    link = McpServer("s", command=script, args=["--fast"]).link
+    assert (link.command, link.args) == (sys.executable, (str(script), "--fast"))
+    assert McpServer("s", command="server.py", cwd=tmp_path).link.args == ("server.py",)
+    script.chmod(0o755)
+    assert McpServer("s", command=script).link.command == str(script)
+    assert McpServer("s", command="server.py", cwd=tmp_path).link.command == "server.py"
+    assert McpServer("s", command="server.pyz").link.command == "server.pyz"

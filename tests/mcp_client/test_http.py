@@ -8,6 +8,7 @@ from mcp.server import MCPServer
 from glidepath.events import ToolsChanged
 from glidepath.mcp import McpServer
 from glidepath.testing import call, say
+from glidepath.tools import SourceError
 
 from .http_servers import raw_server, response, sdk_server
 from .servers import agent_with, collect, results
@@ -168,3 +169,15 @@ async def test_a_page_that_is_no_server_is_said():
     [event] = [event for event in events if isinstance(event, ToolsChanged)]
     assert result.text == "ok"
     assert "MCP server 'web'" in event.reason
+
+
+@pytest.mark.parametrize("status", ["404 Not Found", "405 Method Not Allowed"])
+async def test_a_server_of_the_older_transport_is_named_as_such(status):
+    def answer(_method, _headers, _body):
+        return response(status, b"Not Found", "text/plain")
+
+    async with raw_server(answer) as url:
+        supply = McpServer("old", url=url).open()
+        with pytest.raises(SourceError, match="older SSE transport is not supported"):
+            await supply.tools()
+        await supply.close()

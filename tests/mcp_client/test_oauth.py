@@ -117,6 +117,8 @@ async def test_a_token_is_renewed_at_the_server_and_nowhere_else():
         ("https://mcp.example.com/mcp", "https://2130706433/x", "loopback address"),
         ("https://mcp.example.com/mcp", "https://[::ffff:127.0.0.1]/x", "loopback address"),
         ("https://mcp.example.com/mcp", "https://169.254.169.254/latest/meta-data", "private address"),
+        ("https://mcp.example.com/mcp", "https://[64:ff9b::a9fe:a9fe]/latest/meta-data", "private address"),
+        ("https://mcp.example.com/mcp", "https://[::7f00:1]/authorize", "loopback address"),
         ("https://mcp.example.com/mcp", "https://192.168.1.1/admin", "private address"),
         ("http://127.0.0.1:8000/mcp", "http://192.168.1.1/admin", "it is not https"),
         ("http://127.0.0.1:8000/mcp", "https://192.168.1.1/admin", "private address"),

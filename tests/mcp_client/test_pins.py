@@ -1,5 +1,6 @@
 """Pins: a tool that is not what a person has seen is not offered, or asked about, or said."""
 
+import asyncio
 import json
 
 import pytest
@@ -119,8 +120,6 @@ async def test_with_warn_it_is_offered_and_said(lock):
 
 
 async def test_a_tool_that_changes_in_mid_run_is_withdrawn():
-    import asyncio
-
     server = fake(setup={"tools": [ECHO, "change", "add"], "after_change": [EVIL, {**ECHO, "name": "new"}]})
     waited = asyncio.Event()
 
@@ -149,6 +148,58 @@ async def test_a_tool_that_changes_in_mid_run_is_withdrawn():
     assert (event.changed, event.effect) == (("echo",), "withdrawn")
     assert set(event.removed) == {"change", "add"}
     assert event.added == ("new",)
+
+
+def waiter(*, until="send"):
+    """A tool that returns when the run was told of a change, and what looks for it."""
+    from glidepath import tool
+
+    waited = asyncio.Event()
+
+    @tool
+    async def wait() -> str:
+        """Wait until the change is known."""
+        await waited.wait()
+        return "known"
+
+    def look(event):
+        if isinstance(event, ToolsChanged) and until in event.added:
+            waited.set()
+
+    return wait, look
+
+
+@pytest.mark.parametrize("names", [{}, {"prefix": "t_"}], ids=["plain", "prefixed"])
+async def test_a_tool_that_is_added_in_mid_run_is_called_in_the_same_run(names):
+    new = {**ECHO, "name": "send"}
+    server = fake(setup={"tools": [ECHO, "change"], "after_change": [ECHO, new]})
+    wait, look = waiter()
+    prefix = names.get("prefix", "")
+    source = server.prefixed(prefix) if prefix else server
+    turns = [call(f"{prefix}change"), call("wait"), call(f"{prefix}send", text="a"), say("ok")]
+    agent = agent_with(turns, source, wait)
+    async with agent.stream("go") as stream:
+        async for event in stream:
+            look(event)
+    assert [(one.tool_name, one.text) for one in results(stream.result)][-1] == (f"{prefix}send", "ok")
+    model = agent.config.model
+    assert [f"{prefix}send" in request.tools for request in model.requests] == [False, False, True, True]
+    assert any("more tools from now on" in message.text for message in stream.result.messages)
+
+
+async def test_a_tool_that_is_added_in_mid_run_and_was_never_pinned_is_not_offered(lock):
+    new = {**ECHO, "name": "send"}
+    setup = {"tools": [ECHO, "change"], "after_change": [ECHO, new]}
+    await pin(fake(setup={"tools": [ECHO, "change"]}), lock)
+    wait, look = waiter()
+    agent = agent_with(
+        [call("change"), call("wait"), call("send", text="a"), say("ok")], fake(setup=setup, lock=lock), wait
+    )
+    async with agent.stream("go") as stream:
+        async for event in stream:
+            look(event)
+    assert results(stream.result)[-1].is_error
+    assert all("send" not in request.tools for request in agent.config.model.requests)
 
 
 async def test_digests_are_in_the_journal():

@@ -27,8 +27,9 @@ if TYPE_CHECKING:
         question_of as question_of,
     )
     from glidepath.mcp.resource_tools import list_prompts as list_prompts, prompt_text as prompt_text
-    from glidepath.mcp.schema_check import schema_problems as schema_problems
+    from glidepath.mcp.schema_check import make_schema_type as make_schema_type, schema_problems as schema_problems
     from glidepath.mcp.serve_agents import agent_server as agent_server
+    from glidepath.mcp.tool_answers import as_tool_result as as_tool_result
 
 if not TYPE_CHECKING:
     __getattr__ = lazy_attributes(
@@ -37,6 +38,7 @@ if not TYPE_CHECKING:
         definitions=("clean_text", "digest_of", "make_legal_name", "make_legal_schema"),
         elicitation=("Question", "combine_questions", "fill_defaults", "find_secret_field", "question_of"),
         resource_tools=("list_prompts", "prompt_text"),
-        schema_check=("schema_problems",),
+        schema_check=("make_schema_type", "schema_problems"),
         serve_agents=("agent_server",),
+        tool_answers=("as_tool_result",),
     )

@@ -8,7 +8,6 @@ server is there itself.
 
 from __future__ import annotations
 
-import ipaddress
 from collections.abc import AsyncGenerator
 from urllib.parse import urlsplit
 
@@ -16,6 +15,7 @@ import httpx2
 
 from glidepath.mcp.mcp_server import ServerLink
 from glidepath.tools import SourceError
+from glidepath.values import is_public, read_address
 
 __all__ = ["CarefulAuth", "check_login_address", "needs_login"]
 
@@ -89,8 +89,7 @@ def _classify_reach(host: str) -> str:
     if plain == "localhost" or plain.endswith(".localhost"):
         return "loopback"
     try:
-        found = ipaddress.ip_address(plain)
+        found = read_address(plain)
     except ValueError:
         return "loopback" if plain.replace(".", "").isdigit() or plain.startswith("0x") else "public"
-    found = getattr(found, "ipv4_mapped", None) or found
-    return "loopback" if found.is_loopback or found.is_unspecified else "public" if found.is_global else "private"
+    return "loopback" if found.is_loopback or found.is_unspecified else "public" if is_public(found) else "private"

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 HTTP_FAILED = -32018  # in the range of JSON-RPC that is ours to use: HTTP itself failed
+_NO_SSE = "there is no streamable HTTP at this address, and the older SSE transport is not supported"
 KEPT = ("www-authenticate", "retry-after")
 
 
@@ -81,6 +82,10 @@ class _Bounded(httpx2.AsyncBaseTransport):
             return _make_error_response(request, 502, _describe_error(error))
         finally:
             await response.aclose()
+        begins = request.method == "POST" and "mcp-session-id" not in request.headers
+        if begins and response.status_code in (httpx2.codes.NOT_FOUND, httpx2.codes.METHOD_NOT_ALLOWED):
+            said = f"HTTP {response.status_code} {response.reason_phrase}".strip()
+            return _make_error_response(request, response.status_code, f"{said}: {_NO_SSE}", response.headers)
         gone = response.status_code == httpx2.codes.NOT_FOUND  # which the SDK reads as the end of the session
         if response.is_error and not gone and not kind.startswith("application/json"):
             said = f"HTTP {response.status_code} {response.reason_phrase}".strip()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Mapping, Sequence
 from decimal import Decimal
 from pathlib import Path
@@ -99,7 +100,8 @@ class OfferedTools(tuple[Tool, ...]):  # noqa: SLOT001 - it has its own attribut
 class McpServer(ToolSource):
     """A server of tools that speaks MCP; it goes in `tools=[...]` beside functions.
 
-    `McpServer("time", command="mcp-server-time")` starts a program and talks to it over its pipes;
+    `McpServer("time", command="mcp-server-time")` starts a program and talks to it over its pipes, and
+    `command="server.py"` runs a script with this Python;
     `McpServer("docs", url="https://...")` talks streamable HTTP. It is started when a run first needs it, shared by the
     agent's runs in that event loop, and closed when the last of them ends, or at the end of `async with agent:`.
     Raises `ConfigurationError` for settings that contradict each other.
@@ -148,12 +150,14 @@ class McpServer(ToolSource):
         wrong = f"MCP server {name!r}"
         flags = {"required": required, "trusted": trusted, "elicitation": elicitation, "resources": resources}
         _check_words(wrong, flags, {"mode": (mode, MODES), "pins": (pins, PIN_POLICIES)}, sampling)
+        folder = _check_optional_text(wrong, "cwd", cwd)
+        program, words = _find_interpreter(wrong, command, args, folder)
         link = ServerLink(
             name=name,
-            command=_check_optional_text(wrong, "command", command),
-            args=_check_texts(wrong, "args", args),
+            command=program,
+            args=words,
             env=_check_pairs(wrong, "env", env),
-            cwd=_check_optional_text(wrong, "cwd", cwd),
+            cwd=folder,
             sandbox=_check_sandbox(wrong, sandbox, url),
             url=_check_optional_text(wrong, "url", url),
             headers=_check_pairs(wrong, "headers", headers),
@@ -316,6 +320,14 @@ def _check_text(wrong: str, field: str, value: object) -> str:
 
 def _check_optional_text(wrong: str, field: str, value: object) -> str | None:
     return None if value is None else _check_text(wrong, field, value)
+
+
+def _find_interpreter(wrong: str, command: object, args: object, cwd: str | None) -> tuple[str | None, tuple[str, ...]]:
+    """The program to start, and its words: this Python for a script of Python that cannot be started itself."""
+    program, words = _check_optional_text(wrong, "command", command), _check_texts(wrong, "args", args)
+    if program is None or not program.endswith(".py") or os.access(Path(cwd or "", program), os.X_OK):
+        return program, words
+    return sys.executable, (program, *words)
 
 
 def _check_texts(wrong: str, field: str, values: object) -> tuple[str, ...]:

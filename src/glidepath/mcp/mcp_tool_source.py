@@ -146,6 +146,8 @@ class McpToolSource(ToolSupply, ServerAsked):
             )
             for run in self._runs:
                 _report_outside_task(run, *fields)
+        if added and self.on_growth is not None:
+            self.on_growth()
 
     def distrust(self, why: str) -> None:
         """Its tools have changed, and cannot be read: none may be called until they can."""

@@ -16,11 +16,12 @@ from glidepath.tools import SchemaBinder
 from glidepath.tools.text import shorten
 from glidepath.values import pluralize
 
-__all__ = ["ServerBinder", "schema_problems"]
+__all__ = ["ServerBinder", "make_schema_type", "schema_problems"]
 
 MOST_STEPS = 20_000
 MOST_DEPTH = 48
 MOST_PROBLEMS = 12
+_LONGEST_NAME = 80
 _TYPES: Mapping[str, Any] = {
     "string": str,
     "array": (list, tuple),
@@ -47,6 +48,31 @@ class ServerBinder(SchemaBinder):
 
     def _problems(self, arguments: object) -> list[str]:
         return super()._problems(arguments) or schema_problems(self._whole, arguments)
+
+
+def make_schema_type(schema: Mapping[str, Any]) -> type:
+    """A type whose values are plain JSON objects that fit a schema: for `output_type`."""
+
+    class Answer(dict):  # type: ignore[type-arg]
+        """A JSON object that fits."""
+
+        @classmethod
+        def model_json_schema(cls) -> dict[str, Any]:
+            return dict(schema)
+
+        @classmethod
+        def model_validate(cls, value: object) -> Any:
+            problems = schema_problems(schema, value)
+            if problems or not isinstance(value, dict):
+                raise ValueError("; ".join(problems))
+            return cls(value)
+
+        def model_dump(self, **_: object) -> dict[str, Any]:
+            return dict(self)
+
+    title = "".join(sign for sign in str(schema.get("title") or "") if sign.isprintable())
+    Answer.__name__ = title[:_LONGEST_NAME] or "Answer"
+    return Answer
 
 
 def schema_problems(schema: Mapping[str, Any], value: object) -> list[str]:

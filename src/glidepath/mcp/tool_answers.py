@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +22,10 @@ __all__ = ["as_tool_result", "resource_blocks"]
 
 KEPT = 32_000  # characters of text of a result, as SPEC 2.8 has it; the rest is kept as an artifact
 MOST_BLOCKS = 200
+_MOST_READ = 1 << 20  # characters of a text that are read as JSON
+_BEGINS_JSON = tuple('{["-0123456789tfn')
+_NO_JSON: Any = object()
+_ABOVE = "[the text above]"
 _BEGINNINGS: dict[str, bytes | tuple[bytes, ...]] = {
     "image/png": b"\x89PNG\r\n\x1a\n",
     "image/jpeg": b"\xff\xd8\xff",
@@ -39,25 +44,61 @@ def as_tool_result(answer: CallToolResult, artifacts: Artifacts, *, limit: int =
     if left_out > 0:
         blocks.append(TextBlock(f"[{left_out} more parts of this result were left out]"))
     structured = answer.structured_content
-    if structured is not None and not _has_structured_text(blocks, structured):
-        blocks.append(TextBlock(_wire.encode(structured).decode()))
+    if structured is not None and (rest := _SaidTexts(blocks).find_rest(structured)) is not None:
+        blocks.append(TextBlock(_wire.encode(rest).decode()))
     content_out = _limit_text(blocks, artifacts, limit)
     return ToolResult(content_out, is_error=bool(answer.is_error), kind="tool_error" if answer.is_error else None)
 
 
-def _has_structured_text(blocks: list[ResultBlock], structured: object) -> bool:
-    """True when one of the texts is the structured content in writing, as the protocol recommends."""
-    for block in blocks:
-        if isinstance(block, TextBlock) and len(block.text) < 1 << 20 and block.text[:1] in '{["-0123456789tfn':
-            try:
-                said = _wire.loads(block.text.encode())
-            except Exception:  # noqa: S112 - it is plain text
-                continue
-            if structured in (said, {"result": said}):
-                return True
-        elif isinstance(block, TextBlock) and isinstance(structured, dict) and structured == {"result": block.text}:
-            return True
-    return False
+class _SaidTexts:
+    """What the texts of an answer say, as they are and read as JSON, so that nothing is sent to the model twice."""
+
+    def __init__(self, blocks: Sequence[ResultBlock]) -> None:
+        self._texts = {block.text.strip() for block in blocks if isinstance(block, TextBlock)}
+        self._values = [value for text in self._texts if (value := _read_json(text)) is not _NO_JSON]
+
+    def find_rest(self, structured: object) -> Any:
+        """What of the structured content none of the texts says; None when they say it all, as the protocol has it."""
+        if not self._texts:
+            return structured
+        if self._has(structured):
+            return None
+        if not isinstance(structured, dict):
+            return structured
+        if all(self._has(value) for value in structured.values()):
+            return None
+        return {name: self._shorten(value) for name, value in structured.items() if not self._is_repeated(value)}
+
+    def _is_repeated(self, value: object) -> bool:
+        """True for what would cost something to say twice: a short value may be equal by chance, as "done" is."""
+        return self._has(value) and len(_wire.encode(value)) > len(_ABOVE)
+
+    def _has(self, value: object) -> bool:
+        if isinstance(value, str):
+            return value.strip() in self._texts or value in self._values
+        if isinstance(value, list):
+            return value in self._values or all(self._has(one) for one in value)
+        return value in self._values
+
+    def _shorten(self, value: Any) -> Any:
+        """The value without the long texts in it that stand alone as well."""
+        if isinstance(value, str):
+            return _ABOVE if len(value) > len(_ABOVE) and value.strip() in self._texts else value
+        if isinstance(value, list):
+            return [self._shorten(one) for one in value]
+        if isinstance(value, dict):
+            return {name: self._shorten(one) for name, one in value.items()}
+        return value
+
+
+def _read_json(text: str) -> Any:
+    """The value of a text that is worth reading as JSON, and can be; else `_NO_JSON`."""
+    if len(text) > _MOST_READ or text[:1] not in _BEGINS_JSON:
+        return _NO_JSON
+    try:
+        return _wire.loads(text.encode())
+    except (ValueError, RecursionError):
+        return _NO_JSON
 
 
 def _limit_text(blocks: list[ResultBlock], artifacts: Artifacts, limit: int) -> str | tuple[ResultBlock, ...]:
