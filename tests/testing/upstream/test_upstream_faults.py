@@ -1,5 +1,7 @@
 """What goes wrong on request, in every dialect."""
 
+import asyncio
+import json
 import time
 from itertools import pairwise
 
@@ -7,7 +9,8 @@ import httpx
 import pytest
 from tests.testing.upstream.talk import DIALECTS, KEYS, build, events, post, run, usage_of
 
-from glidepath.testing import ScriptedUpstream
+from glidepath.testing import ScriptedUpstream, VirtualClock
+from glidepath.testing.upstream import HttpRequest, damage_pieces
 
 BOTH = pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
 EVERY = pytest.mark.parametrize("dialect", DIALECTS)
@@ -183,3 +186,92 @@ def test_a_huge_reply_is_as_large_as_told(dialect):
     size, output = run(main())
     assert size > 240_000
     assert output == 60_009
+
+
+def serve(dialect, behavior, *, stream):
+    """A reply without a connection."""
+    path, body = build(dialect, stream=stream)
+    target, _, query = path.partition("?")
+    query = {"alt": "sse"} if query else {}
+    request = HttpRequest(
+        method="POST", path=target, query=query, headers=KEYS, raw_headers=[], body=json.dumps(body).encode()
+    )
+    reply = ScriptedUpstream(behavior, keep=0, repeatable=True).respond(request)
+    return reply, (reply.body if reply.chunks is None else b"".join(reply.chunks)).decode()
+
+
+@EVERY
+@BOTH
+@pytest.mark.parametrize(
+    ("fault", "words"),
+    [
+        ("refusal", {"anthropic": '"refusal"', "gemini": "SAFETY", "": "content_filter"}),
+        (
+            "truncated",
+            {"anthropic": '"max_tokens"', "gemini": "MAX_TOKENS", "openai-chat": '"length"', "": "incomplete"},
+        ),
+        ("unknown_tool", {"": "look_into_the_future"}),
+        ("bad_arguments", {"": "nonsense"}),
+    ],
+)
+def test_a_reply_goes_wrong_in_the_vendors_own_form(dialect, stream, fault, words):
+    reply, text = serve(dialect, f"loop + {fault}", stream=stream)
+    assert reply.status == 200
+    if (fault, dialect, stream) == ("bad_arguments", "anthropic", False):
+        assert '"input":{}' in text  # an object on the wire: what cannot be parsed is not there
+    else:
+        assert words.get(dialect, words.get("", "\0")) in text
+
+
+@EVERY
+@BOTH
+def test_an_empty_reply_is_a_whole_one_without_words_and_calls(dialect, stream):
+    _, text = serve(dialect, "loop + empty", stream=stream)
+    assert "Bash" not in text.replace('"name":"Bash","parameters"', "")
+    assert "SCRIPTED" not in text
+    stops = {"anthropic": "end_turn", "gemini": "STOP", "openai-chat": '"stop"', "openai-responses": "completed"}
+    assert stops[dialect] in text
+
+
+@EVERY
+@BOTH
+def test_a_web_page_comes_with_status_200_and_costs_nothing(dialect, stream):
+    reply, text = serve(dialect, "loop + web_page", stream=stream)
+    assert (reply.status, reply.headers["content-type"]) == (200, "text/html; charset=utf-8")
+    assert text.startswith("<!doctype html>")
+
+
+@pytest.mark.parametrize(("dialect", "mark"), [("anthropic", '"id":"toolu_'), ("openai-chat", '"id":"call_')])
+def test_tool_calls_can_all_have_one_id(dialect, mark):
+    ids = []
+    for behavior in ("loop + same_ids", "same + same_ids", "loop"):
+        _, text = serve(dialect, behavior, stream=True)
+        ids.append(text.partition(mark)[2].partition('"')[0])
+    assert ids[0] == ids[1] != ids[2]
+
+
+@EVERY
+def test_a_repeatable_upstream_says_the_same_to_the_byte(dialect):
+    assert serve(dialect, "loop", stream=True) == serve(dialect, "loop", stream=True)
+
+
+@pytest.mark.parametrize(
+    ("fault", "seconds", "sent"),
+    [
+        ("stall:after=9,seconds=5", 5.0, b"ab"),
+        ("garbage:after=9", 0.0, b"ab" + b"data: {not json\n\n"),
+        ("cut:after=9", 0.0, b"ab"),
+    ],
+)
+def test_a_reply_that_is_shorter_than_a_fault_wants_is_struck_at_its_end(fault, seconds, sent):
+    async def main():
+        async def pieces():
+            yield b"a"
+            yield b"b"
+
+        faults = ScriptedUpstream(f"answer + {fault}").begin_call()
+        began = asyncio.get_running_loop().time()
+        found = b"".join([piece async for piece in damage_pieces(pieces(), faults)])
+        return found, asyncio.get_running_loop().time() - began
+
+    assert VirtualClock().run(main()) == (sent, pytest.approx(seconds))

@@ -124,7 +124,7 @@ class BrokenTransport:
 def test_nothing_is_written_to_a_connection_that_is_breaking():
     async def main():
         async with ScriptedUpstream("endless", rate=1e9) as up:
-            connection, transport = HttpConnection(up._respond, set()), BrokenTransport()
+            connection, transport = HttpConnection(up.respond, set()), BrokenTransport()
             connection.connection_made(transport)
             connection.data_received(raw(json.dumps(build("openai-chat", stream=True, most=None)[1]).encode()))
             await up.wait_idle()

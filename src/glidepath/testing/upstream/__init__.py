@@ -16,7 +16,19 @@ __all__ = ["MARKER", "ScriptedUpstream", "UpstreamCall", "UpstreamUsage"]
 # What other packages use, imported when it is first asked for.
 if TYPE_CHECKING:
     from glidepath.testing.upstream.conduct import CONDUCTS as CONDUCTS
-    from glidepath.testing.upstream.http_connection import HttpConnection as HttpConnection
+    from glidepath.testing.upstream.damage import ON_THE_WIRE as ON_THE_WIRE, damage_pieces as damage_pieces
+    from glidepath.testing.upstream.http_connection import (
+        HttpConnection as HttpConnection,
+        HttpReply as HttpReply,
+        HttpRequest as HttpRequest,
+    )
+    from glidepath.testing.upstream.script import Fault as Fault
 
 if not TYPE_CHECKING:
-    __getattr__ = lazy_attributes(__name__, conduct=("CONDUCTS",), http_connection=("HttpConnection",))
+    __getattr__ = lazy_attributes(
+        __name__,
+        conduct=("CONDUCTS",),
+        damage=("ON_THE_WIRE", "damage_pieces"),
+        http_connection=("HttpConnection", "HttpReply", "HttpRequest"),
+        script=("Fault",),
+    )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -12,7 +11,7 @@ from glidepath.testing.upstream.issued_ids import IssuedIds
 from glidepath.testing.upstream.reported import Piece, Reported, meter_pieces, split_text
 from glidepath.testing.upstream.spoken import Spoken
 
-STOPS = {"end": "stop", "calls": "tool_calls", "length": "length"}
+STOPS = {"end": "stop", "calls": "tool_calls", "length": "length", "refusal": "content_filter"}
 KINDS = {
     401: ("invalid_request_error", "invalid_api_key"),
     404: ("invalid_request_error", "model_not_found"),
@@ -92,7 +91,7 @@ def _head(asked: AskedCall, ids: IssuedIds, kind: str) -> dict[str, Any]:
     return {
         "id": ids.issue("chatcmpl-"),
         "object": kind,
-        "created": int(time.time()),
+        "created": ids.now(),
         "model": asked.model,
         "service_tier": "default",
         "system_fingerprint": "fp_scripted",

@@ -12,7 +12,7 @@ from glidepath.testing.upstream.issued_ids import IssuedIds
 from glidepath.testing.upstream.reported import Piece, Reported, meter_pieces
 from glidepath.testing.upstream.spoken import Spoken, SpokenCall
 
-STOPS = {"end": "STOP", "calls": "STOP", "length": "MAX_TOKENS"}
+STOPS = {"end": "STOP", "calls": "STOP", "length": "MAX_TOKENS", "refusal": "SAFETY"}
 CODES = {529: 503}
 KINDS = {
     400: "INVALID_ARGUMENT",

@@ -11,7 +11,7 @@ from glidepath.testing.upstream.issued_ids import IssuedIds, sign
 from glidepath.testing.upstream.reported import Piece, Reported, meter_pieces, split_text
 from glidepath.testing.upstream.spoken import Spoken, SpokenCall
 
-STOPS = {"end": "end_turn", "calls": "tool_use", "length": "max_tokens"}
+STOPS = {"end": "end_turn", "calls": "tool_use", "length": "max_tokens", "refusal": "refusal"}
 KINDS = {
     400: "invalid_request_error",
     401: "authentication_error",

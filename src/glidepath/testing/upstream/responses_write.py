@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -13,6 +12,8 @@ from glidepath.testing.upstream.reported import Piece, Reported, meter_pieces, s
 from glidepath.testing.upstream.responses_read import ENCRYPTED, StoredResponses
 from glidepath.testing.upstream.spoken import Spoken, SpokenCall
 
+REASONS = {"length": "max_output_tokens", "refusal": "content_filter"}
+
 
 class ResponsesWriter:
     """Writes one reply; `stored` keeps it for requests that continue from it."""
@@ -22,7 +23,7 @@ class ResponsesWriter:
     ) -> None:
         self._asked, self._spoken, self._usage, self._ids, self._stored = asked, spoken, usage, ids, stored
         self._id = ids.issue("resp_")
-        self._created = int(time.time())
+        self._created = ids.now()
         self._number = -1
         self._output: list[dict[str, Any]] = []
 
@@ -53,7 +54,7 @@ class ResponsesWriter:
         yield self._event(f"response.{end}", spent, response=told)
 
     def _end(self) -> str:
-        return "incomplete" if self._spoken.stop == "length" else "completed"
+        return "incomplete" if self._spoken.stop in REASONS else "completed"
 
     def _think(self, spent: int) -> Iterator[Piece]:
         item: dict[str, Any] = {"id": self._ids.issue("rs_"), "type": "reasoning", "summary": []}
@@ -113,7 +114,6 @@ class ResponsesWriter:
         yield self._event("response.output_item.done", spent, output_index=place, item=item)
 
     def _tell(self, status: str) -> dict[str, Any]:
-        is_cut = status == "incomplete"
         asked = self._asked
         told = {
             "id": self._id,
@@ -122,7 +122,7 @@ class ResponsesWriter:
             "status": status,
             "background": False,
             "error": None,
-            "incomplete_details": {"reason": "max_output_tokens"} if is_cut else None,
+            "incomplete_details": {"reason": REASONS[self._spoken.stop]} if status == "incomplete" else None,
             "max_output_tokens": asked.max_output,
             "model": asked.model,
             "output": list(self._output),

@@ -23,6 +23,13 @@ FAULTS = {
     "half_call": "the arguments of a tool call break off, and the reply ends as if they did not",
     "garbage": "an event, or the whole reply if it is not streamed, is not JSON",
     "huge": "a text of `tokens` tokens comes before everything else",
+    "web_page": "a web page comes instead of a reply, with status 200",
+    "empty": "the reply says nothing and calls nothing",
+    "refusal": "the reply refuses, as the vendor says that",
+    "truncated": "the reply breaks off in a sentence, at its maximum length",
+    "same_ids": "every tool call has the same id",
+    "unknown_tool": "the reply calls a tool that nobody has offered",
+    "bad_arguments": "the arguments of a tool call are not JSON, or not what the tool takes",
 }
 
 

@@ -6,7 +6,8 @@ import asyncio
 import re
 import time
 from collections import Counter, deque
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Mapping
+from contextlib import aclosing
 from pathlib import Path
 from random import Random
 from types import TracebackType
@@ -15,8 +16,9 @@ from typing import Self
 from glidepath._wire import WireError, encode, loads, replace
 from glidepath.testing.upstream.asked import AskedCall, IllegalRequestError
 from glidepath.testing.upstream.conduct import speak
+from glidepath.testing.upstream.damage import ON_THE_WIRE, WEB_PAGE, damage_pieces, damage_words, misreport
 from glidepath.testing.upstream.http_connection import HttpConnection, HttpReply, HttpRequest
-from glidepath.testing.upstream.issued_ids import IssuedIds
+from glidepath.testing.upstream.issued_ids import IssuedIds, RepeatedIds
 from glidepath.testing.upstream.prefix_cache import PrefixCache
 from glidepath.testing.upstream.reported import Piece, Reported
 from glidepath.testing.upstream.script import Fault, read_script
@@ -29,8 +31,9 @@ RUN = re.compile(rb"#run-([A-Za-z0-9_-]+)")
 LONG_REPLY = 2_000
 """Tokens: a longer reply takes its time, as it would with a vendor."""
 BURST = 64
-TIMED = frozenset({"slow", "stall", "cut", "garbage"})
 STATUSES = {"429": "Rate limit exceeded", "529": "Overloaded", "500": "Internal server error"}
+UNSAID = {**dict.fromkeys(STATUSES), "redirect": 307, "web_page": 200}
+"""Faults instead of a reply of the model, with the status that the name does not say."""
 
 
 class ScriptedUpstream:
@@ -39,6 +42,8 @@ class ScriptedUpstream:
     `async with ScriptedUpstream("loop") as up:` serves Anthropic Messages, OpenAI chat completions and Responses, and
     Gemini at `up.url`, with any path before `/v1`. `behavior` may be changed while it serves. `rate` is tokens of
     output a second in a long reply, `pace` seconds between all events. `keys`, when given, are the only keys it takes.
+    `repeatable` replies are the same, byte for byte, for the same seed and requests.
+    A `speaker` is asked first what to say; None leaves it to the script.
     """
 
     def __init__(
@@ -54,7 +59,10 @@ class ScriptedUpstream:
         rate: float = 10_000.0,
         pace: float = 0.0,
         keys: frozenset[str] | None = None,
+        repeatable: bool = False,
+        speaker: Callable[[AskedCall], Spoken | None] | None = None,
     ) -> None:
+        self._speaker = speaker
         self._script = read_script(behavior)
         self._behavior = behavior
         self._port = port
@@ -62,7 +70,7 @@ class ScriptedUpstream:
         self._log = Path(log) if log else None
         self._ledger = Ledger(self._log, keep=keep, bodies=bodies)
         self._delta, self._rate, self._pace, self._keys = delta, rate, pace, keys
-        self._ids = IssuedIds()
+        self._ids = IssuedIds(str(seed) if repeatable else None)
         self._cache = PrefixCache()
         self._vendors = make_vendors()
         self._connections: set[HttpConnection] = set()
@@ -108,7 +116,7 @@ class ScriptedUpstream:
         """Listen."""
         loop = asyncio.get_running_loop()
         self._server = await loop.create_server(
-            lambda: HttpConnection(self._respond, self._connections), "127.0.0.1", self._port, backlog=4096
+            lambda: HttpConnection(self.respond, self._connections), "127.0.0.1", self._port, backlog=4096
         )
         self._port = self._server.sockets[0].getsockname()[1]
 
@@ -137,7 +145,26 @@ class ScriptedUpstream:
     ) -> None:
         await self.stop()
 
-    def _respond(self, request: HttpRequest) -> HttpReply:
+    def is_call(self, method: str, path: str) -> bool:
+        """Whether a request asks for a reply of the model."""
+        vendor = find_vendor(path.rstrip("/"), self._vendors) if method == "POST" else None
+        return vendor is not None and not vendor.is_count(path.rstrip("/"))
+
+    @property
+    def is_honest(self) -> bool:
+        """Whether the model of the script does ordinary work, whatever else goes wrong."""
+        return self._script.conduct.name == "honest" and not self._script.conduct.is_stubborn
+
+    def begin_call(self) -> dict[str, Fault]:
+        """Count one more call; the faults that strike it, by name."""
+        self._number += 1
+        return self._script.pick_faults(self._number, self._random)
+
+    def respond(self, request: HttpRequest, faults: dict[str, Fault] | None = None) -> HttpReply:
+        """The reply to a request, as a client of the server would get it.
+
+        With `faults` it is the reply to the call that `begin_call` has counted.
+        """
         path = request.path.rstrip("/")
         vendor = find_vendor(path, self._vendors) if request.method == "POST" else None
         if vendor is None:
@@ -146,7 +173,7 @@ class ScriptedUpstream:
             return self._look(request, path)
         if vendor is None:
             return _json(404, {"error": {"type": "not_found_error", "message": f"{request.method} {path}: not here"}})
-        return self._call(request, path, vendor)
+        return self._call(request, path, vendor, self.begin_call() if faults is None else faults)
 
     def _look(self, request: HttpRequest, path: str) -> HttpReply:
         if path in ("", "/"):
@@ -157,8 +184,7 @@ class ScriptedUpstream:
         models = list_models(path, request.headers)
         return _json(200 if models else 404, models or {"error": {"message": f"{path}: not here"}})
 
-    def _call(self, request: HttpRequest, path: str, vendor: Vendor) -> HttpReply:
-        self._number += 1
+    def _call(self, request: HttpRequest, path: str, vendor: Vendor, faults: dict[str, Fault]) -> HttpReply:
         tag = RUN.search(request.body)
         call = UpstreamCall(
             number=self._number,
@@ -175,7 +201,6 @@ class ScriptedUpstream:
             asked = self._read(request, path, vendor, call)
             if vendor.is_count(path):
                 return self._count(asked, vendor, call)
-            faults = self._script.pick_faults(self._number, self._random)
             return self._refuse(faults, vendor, call) or self._serve(asked, vendor, call, faults)
         except IllegalRequestError as error:
             call.status, call.error = error.status, str(error)
@@ -205,13 +230,15 @@ class ScriptedUpstream:
         return _json(200, vendor.write_count(count_input(asked.blocks)), vendor.headers(self._ids))
 
     def _refuse(self, faults: dict[str, Fault], vendor: Vendor, call: UpstreamCall) -> HttpReply | None:
-        name = next((one for one in faults if one in STATUSES or one == "redirect"), None)
+        name = next((one for one in faults if one in UNSAID), None)
         if name is None:
             return None
         fault = faults[name]
-        call.fault, call.status = name, 307 if name == "redirect" else int(name)
+        call.fault, call.status = name, UNSAID[name] or int(name)
         self._finish(call)
         headers = vendor.headers(self._ids)
+        if name == "web_page":
+            return HttpReply(headers={**headers, "content-type": "text/html; charset=utf-8"}, body=WEB_PAGE)
         if name == "redirect":
             return HttpReply(status=307, headers={**headers, "location": fault.to})
         if fault.retry_after is not None:
@@ -222,8 +249,10 @@ class ScriptedUpstream:
     def _serve(self, asked: AskedCall, vendor: Vendor, call: UpstreamCall, faults: dict[str, Fault]) -> HttpReply:
         found = vendor.look_up(self._cache, asked)
         tag = f"#run-{call.run}" if call.run else ""
-        spoken = speak(self._script.conduct, asked, tag)
-        spoken = _damage(spoken, faults).fit(asked.max_output, stream=asked.stream)
+        spoken = None if self._speaker is None else self._speaker(asked)
+        if spoken is None:
+            spoken = speak(self._script.conduct, asked, tag)
+        spoken = damage_words(spoken, asked, faults).fit(asked.max_output, stream=asked.stream)
         call.input, call.cached, call.written = found.total, found.cached, found.written
         call.said = tuple(one.name for one in spoken.calls)
         call.stop, call.status, call.fault = spoken.stop, 200, "+".join(faults)
@@ -236,14 +265,15 @@ class ScriptedUpstream:
             output=spoken.tokens * asked.copies,
             hidden=call.hidden,
         )
-        usage = _misreport(usage, faults)
+        usage = misreport(usage, faults)
+        ids = RepeatedIds(self._ids) if "same_ids" in faults else self._ids
         if not asked.stream:
-            whole = vendor.write_whole(asked, spoken, usage, self._ids)
+            whole = vendor.write_whole(asked, spoken, usage, ids)
             return self._send_whole(encode(whole), call, faults, vendor, tokens=spoken.tokens * asked.copies)
         is_long = spoken.endless != 0 or spoken.tokens > LONG_REPLY
-        pieces = vendor.write_stream(asked, spoken, usage, self._ids, self._delta)
+        pieces = vendor.write_stream(asked, spoken, usage, ids, self._delta)
         headers = {**vendor.headers(self._ids), "content-type": vendor.stream_type(asked), "cache-control": "no-cache"}
-        if not is_long and not self._pace and not faults.keys() & TIMED:
+        if not is_long and not self._pace and not faults.keys() & ON_THE_WIRE:
             sent = list(pieces)
             call.output = sent[-1][1]
             self._finish(call)
@@ -272,28 +302,27 @@ class ScriptedUpstream:
     ) -> AsyncIterator[bytes]:
         """Send pieces at their pace; what was sent is what counts when the client leaves."""
         is_left = True
-        begun = time.monotonic()
         try:
-            if "slow" in faults:
-                await asyncio.sleep(faults["slow"].seconds)
-            for place, (data, spent) in enumerate(pieces):
-                if "cut" in faults and place == faults["cut"].after:
-                    break
-                if "stall" in faults and place == faults["stall"].after:
-                    await asyncio.sleep(faults["stall"].seconds)
-                if "garbage" in faults and place == faults["garbage"].after:
-                    yield b"data: {not json\n\n"
-                call.output = max(call.output, spent)
-                yield data
-                behind = spent / rate - (time.monotonic() - begun) if rate else 0.0
-                if self._pace or behind > 0.0:
-                    await asyncio.sleep(max(self._pace, behind))
-                elif place % BURST == 0:
-                    await asyncio.sleep(0)  # others get their turn, whatever the rate
+            async with aclosing(self._pace_pieces(pieces, call, rate)) as paced:
+                async for data in damage_pieces(paced, faults):
+                    yield data
             is_left = False
         finally:
             call.is_aborted = is_left
             self._finish(call)
+
+    async def _pace_pieces(
+        self, pieces: Iterator[Piece], call: UpstreamCall, rate: float
+    ) -> AsyncGenerator[bytes, None]:
+        begun = time.monotonic()
+        for place, (data, spent) in enumerate(pieces):
+            call.output = max(call.output, spent)
+            yield data
+            behind = spent / rate - (time.monotonic() - begun) if rate else 0.0
+            if self._pace or behind > 0.0:
+                await asyncio.sleep(max(self._pace, behind))
+            elif place % BURST == 0:
+                await asyncio.sleep(0)  # others get their turn, whatever the rate
 
     def _finish(self, call: UpstreamCall) -> None:
         call.seconds = time.time() - call.began
@@ -302,23 +331,3 @@ class ScriptedUpstream:
 
 def _json(status: int, value: object, headers: Mapping[str, str] | None = None) -> HttpReply:
     return HttpReply(status=status, headers={"content-type": "application/json", **(headers or {})}, body=encode(value))
-
-
-def _damage(spoken: Spoken, faults: Mapping[str, Fault]) -> Spoken:
-    """The reply with the faults that change what is said."""
-    if "huge" in faults:
-        spoken = replace(spoken, text="h" * 4 * faults["huge"].tokens + spoken.text)
-    if "half_call" in faults:
-        halves = [replace(one, arguments=one.arguments[: len(one.arguments) // 2]) for one in spoken.calls]
-        spoken = replace(spoken, calls=tuple(halves))
-    return spoken
-
-
-def _misreport(usage: Reported, faults: Mapping[str, Fault]) -> Reported:
-    """The usage as the faults report it."""
-    if "no_usage" in faults:
-        return replace(usage, is_told=False)
-    if "absurd_usage" in faults:
-        factor = faults["absurd_usage"].factor
-        return replace(usage, input=usage.input * factor, output=usage.output * factor)
-    return usage

@@ -43,7 +43,7 @@ class SpokenCall(Value):
 
 
 class Spoken(Value):
-    """A reply: hidden thinking, text, tool calls. `stop` is `end`, `calls` or `length`."""
+    """A reply: hidden thinking, text, tool calls. `stop` is `end`, `calls`, `length` or `refusal`."""
 
     text: str = ""
     calls: tuple[SpokenCall, ...] = ()
