@@ -5,7 +5,8 @@
 `glidepath gate serve` on one port, with limits for each run and a budget for the day. The provider answers some calls
 with 429 and 529, cuts streams and takes its time. In the course of the day the gate is restarted, killed and started
 again, its store is restarted (PostgreSQL with `--pg-data`; SQLite: another process holds its lock for five seconds),
-the provider's key is rotated and the disk is full for a while (a small file system of memory; needs root).
+the provider's key is rotated, the configuration is read again with other limits and the disk is full for a while (a
+small file system of memory; needs root). SIGTERM ends the day early.
 
 At the end: nothing over any limit, as the provider counted; nothing lost: the day's wallet has at least what the
 provider served; and memory that does not grow.
@@ -18,6 +19,7 @@ import json
 import os
 import random
 import shutil
+import signal
 import sqlite3
 import subprocess
 import sys
@@ -128,6 +130,9 @@ class Day:
         self.asked = 0
         self.ends = Counter()
         self.statuses = Counter()
+        self.refusals = Counter()
+        self.limit = LIMIT
+        self.limits = {}  # of each run, as it was when it began
         self.until = time.monotonic() + 60 * options.minutes
         self.names = iter(range(10**9))
 
@@ -143,6 +148,7 @@ class Day:
 
     async def run(self, session, kind, name):
         """One agent from its task to its answer; what is refused for the moment is tried again, as agents do."""
+        self.limits[name] = self.limit
         history, failed = [{"role": "user", "content": f"#run-{name} Work through the list."}], 0
         line = f"/{name}" if kind.in_path else ""
         headers = {"authorization": f"Bearer {KEY}", "anthropic-version": "2023-06-01", **kind.headers(name)}
@@ -156,6 +162,8 @@ class Day:
             except (aiohttp.ClientError, OSError, TimeoutError):
                 status, text = 0, b""
             self.statuses[status] += 1
+            if status not in (0, 200, 429, 529):
+                self.refusals[f"{status} {text[:200].decode(errors='replace')}"] += 1
             broken = status != 200 or b'"error":{' in text[-2000:].replace(b" ", b"")
             if broken:
                 failed += 1
@@ -220,6 +228,16 @@ async def disturb(day, disk, told):
         await asyncio.sleep(2)
         up._keys = frozenset((NEW_KEY,))  # noqa: SLF001
 
+    async def reload():
+        # Those that have begun keep their limit: the next ones may use twice as much, and the ones after that half.
+        for day.limit in (2 * LIMIT, LIMIT // 2):
+            gate.configure(up.url, CONFIG.format(day=options.requests * 2_000, limit=day.limit))
+            await asyncio.to_thread(gate.reload)
+            await asyncio.sleep(20)
+        day.limit = LIMIT
+        gate.configure(up.url, CONFIG.format(day=options.requests * 2_000, limit=LIMIT))
+        await asyncio.to_thread(gate.reload)
+
     async def fill():
         if disk is None:
             return "not tried: needs root"
@@ -228,6 +246,7 @@ async def disturb(day, disk, told):
     plan = [
         (0.2, "gate restarted", stop_and_start),
         (0.35, "key rotated", rotate),
+        (0.45, "configuration read again three times", reload),
         (0.5, "store restarted", lambda: restart_store(options, gate)),
         (0.65, "disk full", fill),
         (0.8, "gate killed", kill_and_start),
@@ -271,7 +290,13 @@ def judge_memory(rows):
     first, last = mine[len(mine) // 5 : 2 * len(mine) // 5 + 1], mine[-max(2, len(mine) // 5) :]
     before, after = (sum(mib for _, mib in part) / len(part) for part in (first, last))
     requests = last[-1][0] - first[0][0]
-    return {"MiB before": round(before, 1), "MiB after": round(after, 1), "requests between": requests}
+    steps = mine[:: max(1, len(mine) // 12)]
+    return {
+        "MiB before": round(before, 1),
+        "MiB after": round(after, 1),
+        "requests between": requests,
+        "MiB at request": dict(steps),
+    }
 
 
 async def main():
@@ -296,6 +321,7 @@ async def main():
             await asyncio.to_thread(gate.start)
             day = Day(options, up, gate)
             began = time.monotonic()
+            asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, setattr, day, "until", 0.0)
             timeout = aiohttp.ClientTimeout(total=180)
             async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0), timeout=timeout) as session:
                 others = [asyncio.ensure_future(one) for one in (disturb(day, disk, told), watch_memory(day, memory))]
@@ -305,12 +331,14 @@ async def main():
             seconds = time.monotonic() - began
             await asyncio.to_thread(gate.stop)
             kept = await check_kept(store, up)
-            over = {name: one.tokens - LIMIT for name, one in up.runs.items() if one.tokens > LIMIT}
+            over = {name: one.tokens - day.limits[name] for name, one in up.runs.items() if name in day.limits}
+            over = {name: tokens for name, tokens in over.items() if tokens > 0}
             found = {
                 "requests": day.asked,
                 "seconds": round(seconds),
                 "runs": dict(day.ends),
                 "statuses": dict(day.statuses),
+                "other refusals": dict(day.refusals.most_common(10)),
                 "provider": {"calls": up.usage.calls, "faults": up.usage.faults, "cut": up.usage.aborted},
                 "runs over their limit": len(over),
                 "most over": max(over.values(), default=0),
@@ -338,7 +366,7 @@ def mount_disk(folder, options):
         return None
     disk = folder / "disk"
     disk.mkdir()
-    size = max(64, options.requests // 200)
+    size = max(64, options.requests // 50)  # MB: what is kept of a request is 8 kB
     done = subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size}m", "tmpfs", str(disk)], check=False)
     return disk if done.returncode == 0 else None
 

@@ -6,6 +6,7 @@ import os
 import re
 import signal
 import subprocess
+import sys
 import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -51,7 +52,10 @@ class Stage:
     def __init__(self, agent: Agent, folder: Path, task: str, url: str, key: str, *, newest: bool = False) -> None:
         self.agent, self.folder = agent, folder.absolute()
         home = find_cache() / (f"{agent.program}@newest" if newest else agent.program)
-        where = home / ("node_modules/.bin" if PINS[agent.program][0] == "npm" else "venv/bin")
+        if agent.program in PINS:
+            where = home / ("node_modules/.bin" if PINS[agent.program][0] == "npm" else "venv/bin")
+        else:
+            where = Path(sys.executable).parent  # a program of this package
         self._words = {
             "@TASK@": task,
             "@URL@": url,

@@ -1,6 +1,7 @@
 """`glidepath gate serve` as a process of its own, for measurements and rehearsals: started, looked at, killed."""
 
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -99,6 +100,17 @@ class ServedProcess:
             self.process.terminate()
             self.process.wait(60)
         return None if self.process is None else self.process.returncode
+
+    def reload(self):
+        """SIGHUP, and wait until the gate says what came of it."""
+        seen = len((self.folder / "gate.log").read_bytes())
+        self.process.send_signal(signal.SIGHUP)
+        for _ in range(600):
+            said = (self.folder / "gate.log").read_bytes()[seen:].decode(errors="replace")
+            if "was read again" in said:
+                return
+            time.sleep(0.1)
+        raise SystemExit(f"the configuration was not read again: {said[-2000:]}")
 
     def kill(self):
         """SIGKILL."""

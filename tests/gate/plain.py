@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from math import inf
 
 from glidepath.apps.gate import GateAnswer
 
@@ -22,6 +23,7 @@ class PlainPassage:
         self.headers = ((b"x-glidepath-run", b"r1"),)
         self.content_type = None
         self.is_abandoned = False
+        self.patience = inf
         self.log = []
         self.parts = []
 

@@ -148,7 +148,7 @@ async def test_a_reply_is_seen_while_it_is_written(tmp_path):
 async def test_a_person_lands_it_and_its_next_call_is_the_last(tmp_path, has_store):
     async with deck_behind("loop", store_in(tmp_path, has_store)) as deck:
         await fly_anthropic(deck.url, deck.key, most=2)
-        answer = (await deck.act("land", reason="lunch")).json()
+        answer = (await deck.act("land", reason="the limit of 5 tokens is reached")).json()
         assert answer["message"] == "asked to land: its next call is its last"
         before = deck.up.usage.calls
         flight = await fly_anthropic(deck.url, deck.key)
@@ -160,11 +160,11 @@ async def test_a_person_lands_it_and_its_next_call_is_the_last(tmp_path, has_sto
         detail = await deck.detail()
         assert (detail["outcome"], detail["cause"]) == (
             "wrapped_up",
-            {"source": "person", "reason": "lunch (by ada)"},
+            {"source": "person", "reason": "the limit of 5 tokens is reached (by ada)"},
         )
         if has_store:
             assert [(one["action"], one["reason"], one["who"]) for one in detail["controls"]] == [
-                ("land", "lunch", "ada")
+                ("land", "the limit of 5 tokens is reached", "ada")
             ]
 
 
@@ -213,6 +213,37 @@ async def test_limits_are_raised_while_it_runs_and_never_lowered(tmp_path):
             "/api/runs/gate:ann:run-1/limits", json={"limits": {"max_iterations": 9}}, headers=headers
         )
         assert denied.status_code == 403
+
+
+@in_real_time
+async def test_a_deck_in_another_process_raises_limits_through_the_store(tmp_path):
+    async with deck_behind("loop", store_in(tmp_path), limits=Limits(max_iterations=3)) as deck:
+        first = await fly_anthropic(deck.url, deck.key)
+        assert first.calls == 3
+        other = app(agents=[], store=store_in(tmp_path), token={TOKEN: "control:ada"})
+        door = httpx.ASGITransport(other)
+        async with httpx.AsyncClient(transport=door, base_url="http://127.0.0.1", headers=HEADERS) as client:
+
+            async def act(limits):
+                return await client.post("/api/runs/gate:ann:run-1/limits", json={"limits": limits, "reason": "go on"})
+
+            for wrong, words in (
+                ({"max_iterations": 2}, "2 is less than 3"),
+                ({"max_iterations": None}, "None is less than 3"),
+                ({"max_tokens": 5_000}, "no such limit; it has max_iterations"),
+                ({"max_iterations": "many"}, "max_iterations"),
+            ):
+                refused = await act(wrong)
+                assert (refused.status_code, refused.json()["error"]["code"]) == (400, "bad_limit")
+                assert words in refused.json()["error"]["message"]
+            raised = await act({"max_iterations": 6})
+            assert "notices within a second" in raised.json()["message"], raised.text
+            await until(lambda: deck.gate.witness.open_runs[0].session.limits.calls == 6)
+            second = await fly_anthropic(deck.url, deck.key)
+            assert (second.calls, deck.up.usage.calls) == (3, 6)
+            detail = (await client.get("/api/runs/gate:ann:run-1")).json()
+            assert detail["limits"]["turns"] == 6
+            assert ("limits", "ada") in [(one["action"], one["who"]) for one in detail["controls"]]
 
 
 @STORES

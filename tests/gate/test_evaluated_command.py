@@ -87,6 +87,34 @@ def test_a_command_that_does_not_exist_is_not_covered():
         EvaluatedCommand([], [])
 
 
+def test_a_command_that_has_printed_an_answer_and_failed_does_not_pass():
+    report = fly(1, {"script": "import sys; print('about', sys.argv[2]); sys.exit(3)"})
+    assert (report.pass_rate, report.results[0].text) == (0.0, "about question 0")
+    assert "the run failed: exit code 3" in report.results[0].why
+
+
+def test_a_command_that_hangs_is_ended_when_its_time_is_up():
+    deaf = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN)"
+    script = f"{deaf}; print('so far', flush=True); time.sleep(60)"
+    began = time.monotonic()
+    own = fly(1, {"script": script, "timeout": 1})
+    shared = fly(1, {"script": script}, budget=Limits(timeout=1))
+    assert time.monotonic() - began < 30
+    assert [(one.passed, one.ended, one.text) for one in own.results] == [(False, "timed_out/cut_off", "so far")]
+    assert own.complete
+    assert shared.uncovered == {"the budget of the evaluation ended": 1}
+
+
+@pytest.mark.parametrize("away", [False, True])
+def test_what_outlives_a_command_holds_up_nothing(away):
+    child = "subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(12)']"
+    script = f"import subprocess, sys; {child}, start_new_session={away}); print('about', sys.argv[2])"
+    began = time.monotonic()
+    report = fly(2, {"script": script})
+    assert time.monotonic() - began < 11
+    assert (report.passed, report.endings) == (2, {"completed/done": 2})
+
+
 def test_stopping_the_evaluation_ends_the_command_and_its_children(tmp_path):
     mark = tmp_path / "alive"
     child = f"import time; time.sleep(4); open({str(mark)!r}, 'w')"

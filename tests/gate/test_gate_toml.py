@@ -163,6 +163,8 @@ def test_a_share_of_a_window_is_a_part_of_its_tokens_in_its_periods():
     config = read_config(found, {}, Path("/"))
     [ann] = config.keys
     assert (ann.max_tokens, ann.per, ann.wallet) == (200_000, "5h", "key:ann")
+    windows = {name: one.name for name, one in config.windows.items()}
+    assert windows == {"key:ann": "window:max", "tenant:acme": "window:weekly", "user:bob": "window:max"}
     acme, bob = config.tenants["acme"], config.users["bob"]
     assert (acme.limits.max_tokens, acme.per) == (7, "week")
     assert (bob.name, bob.limits.max_tokens, bob.per, str(bob.limits.max_cost)) == ("user:bob", 500_000, "5h", "3")
@@ -203,3 +205,26 @@ def test_the_sample_in_the_repository_is_valid(tmp_path):
     config = load_config(written(tmp_path, sample.read_text(encoding="utf-8")), environ)
     assert [one.name for one in config.upstreams] == ["claude", "gpt"]
     assert config.users["bob"].limits.max_tokens == 2_000_000
+
+
+@pytest.mark.parametrize(
+    ("said", "found"),
+    [
+        ({}, None),
+        ({"record": False}, None),
+        ({"record": True}, (256 << 20, 30 * 86_400)),
+        ({"record": True, "record_max": "64m", "record_for": "168h"}, (64_000_000, 7 * 86_400)),
+    ],
+)
+def test_calls_are_recorded_only_when_the_file_says_so(said, found, tmp_path):
+    upstreams = {"claude": {"dialect": "anthropic", "url": "https://api.anthropic.com"}}
+    terms = read_config({"gate": said, "upstreams": upstreams}, {}, tmp_path).record
+    assert (None if terms is None else (terms.largest, terms.oldest)) == found
+
+
+@pytest.mark.parametrize("name", ["record_max", "record_for"])
+def test_a_size_or_an_age_of_recordings_without_recording_is_an_error(name, tmp_path):
+    with pytest.raises(ConfigurationError, match=f"gate.{name} needs record = true"):
+        read_config(
+            {"gate": {name: 5}, "upstreams": {"a": {"dialect": "openai", "url": "https://a.test"}}}, {}, tmp_path
+        )

@@ -1,16 +1,19 @@
 """Clients that want to break the gate or go round it, and upstreams that lie: bounded time and memory, no secret."""
 
 import asyncio
+import gc
 import gzip
 import json
 import time
 import urllib.parse
+import weakref
 
 import aiohttp
 import pytest
 
 from glidepath import Limits
-from glidepath.apps.gate import GateLimits, LineBook
+from glidepath.apps.gate import GateLimits, Line, LineBook, lines
+from glidepath.apps.gate.attribution import Attribution
 from glidepath.apps.gate.dialects import parse_body
 from glidepath.apps.gate.dialects.dialect import BadRequest
 from glidepath.apps.gate.gate_routes import read_route
@@ -178,8 +181,6 @@ async def test_a_client_that_invents_agents_and_parents_without_end_gets_a_bound
 
 @in_real_time
 async def test_users_without_end_are_forgotten_when_they_are_idle(monkeypatch):
-    from glidepath.apps.gate import lines
-
     monkeypatch.setattr(lines, "MOST_LINES", 50)
     book, visitor = LineBook(GateLimits()), Visitor("ann", "run", None)
 
@@ -266,10 +267,20 @@ async def test_a_status_that_brings_no_reply_is_an_error_and_costs_nothing(statu
 
 
 @STREAMED
+@in_real_time
+async def test_a_page_instead_of_a_reply_is_an_error_before_a_stream_begins(stream):
+    page = told(b"200 OK", b"<html>Welcome to the captive portal</html>", b"text/html")
+    reply, found, report = await ask_liar(page, stream=stream)
+    assert reply.status == 502
+    assert "answered with a web page (text/html)" in json.loads(found)["error"]["message"]
+    assert report["tokens"] > 0  # somebody may bill it
+
+
+@STREAMED
 @pytest.mark.parametrize("body", [b"<html>Welcome to the captive portal</html>", b""])
 @in_real_time
-async def test_a_page_instead_of_a_reply_is_an_error_in_the_dialect(body, stream):
-    reply, found, report = await ask_liar(told(b"200 OK", body, b"text/html"), stream=stream)
+async def test_nothing_that_is_a_reply_is_an_error_in_the_dialect(body, stream):
+    reply, found, report = await ask_liar(told(b"200 OK", body, b"text/plain"), stream=stream)
     assert b"sent nothing that is a reply" in found
     assert reply.status == (200 if stream else 502)  # a stream has begun by then
     assert report["tokens"] > 0  # somebody may bill it
@@ -358,3 +369,94 @@ async def test_a_usage_that_is_a_lie_never_makes_a_reply_cheaper_than_what_was_s
     _, _, report = await ask_liar(events(stream), stream=True)
     assert report["tokens"] >= 2000 / 8
     assert report["estimated"]
+
+
+class Turn:
+    """What a request with the result of one call says."""
+
+    first_text, has_tools, dialect, model, tool_names = "hi", True, "anthropic", "m", ()
+
+    def __init__(self, *ids):
+        self.ids = ids
+
+    def call_ids(self):
+        return self.ids
+
+    def prefix_digests(self):
+        return [b"%d" % number for number in range(3)]
+
+
+def test_twenty_thousand_short_sessions_keep_no_more_agents_alive_than_sessions_are_remembered():
+    line, attribution, made = Line("ann", GateLimits()), Attribution(), weakref.WeakSet()
+    for number in range(20_000):
+        agent = attribution.find(line, (f"run-{number}",), {}, Turn())
+        attribution.remember_calls(agent, line, [f"call-{number}"])
+        made.add(agent)
+    del agent
+    gc.collect()
+    assert 0 < len(made) <= lines.MOST_SESSIONS
+    last = attribution.find(line, (), {}, Turn("call-19999"))
+    assert last.session.id == "run-19999", "a conversation that continues is recognized while its session is remembered"
+    assert attribution.find(line, (), {}, Turn("call-3")).session.id not in ("run-3", "run-19999")
+
+
+def test_a_session_that_was_forgotten_is_not_continued_beside_those_that_are_counted(monkeypatch):
+    monkeypatch.setattr(lines, "MOST_SESSIONS", 10)
+    line, attribution = Line("ann", GateLimits()), Attribution()
+    first = attribution.find(line, ("run-0",), {}, Turn())
+    attribution.remember_calls(first, line, ["call-0"])
+    for number in range(1, 20):
+        line.open_session(f"run-{number}")
+    assert "run-0" not in line.sessions
+    again = attribution.find(line, (), {}, Turn("call-0"))
+    assert again is not first
+    assert line.sessions[again.session.id] is again.session
+
+
+def test_with_thousands_of_sessions_at_work_a_new_one_does_not_look_through_all_of_them(monkeypatch):
+    looks, look = [], Line.release_idle
+    monkeypatch.setattr(Line, "release_idle", lambda self: (looks.append(len(self.sessions)), look(self)))
+    line = Line("ann", GateLimits())
+    for number in range(3_000):
+        line.open_session(f"run-{number}").asking = 1
+    assert len(line.sessions) == 3_000, "none that is at work is forgotten"
+    assert looks == [2_000, 2_200, 2_400, 2_600, 2_800]
+    for session in line.sessions.values():
+        session.asking = 0
+    line.open_session("one more")
+    assert len(line.sessions) <= lines.MOST_SESSIONS
+
+
+def test_agents_that_have_gone_for_long_do_not_keep_their_sessions(monkeypatch):
+    monkeypatch.setattr(lines, "MOST_SESSIONS", 10)
+    now = [0.0]
+    line = Line("ann", GateLimits(), clock=lambda: now[0])
+    for number in range(30):
+        agent = line.open_session(f"run-{number}").add_agent("main", None)
+        agent.started, agent.last_spoken = True, now[0]
+        now[0] += lines.IDLE / 5
+    assert len(line.sessions) <= 10
+
+
+@in_real_time
+async def test_a_session_whose_call_waits_for_budget_is_not_forgotten(monkeypatch):
+    monkeypatch.setattr(lines, "MOST_SESSIONS", 10)
+    async with fly_behind("answer", max_tokens=200_000) as flown:
+        line, waits, arrived = flown.gate.governor._line_of(None), asyncio.Event(), asyncio.Event()
+
+        async def wait():
+            arrived.set()
+            await waits.wait()
+            return True
+
+        monkeypatch.setattr(Line, "await_change", lambda self: wait())
+        flight = asyncio.ensure_future(fly_anthropic(flown.url, flown.key, most=1))
+        await arrived.wait()
+        [(name, session)] = line.sessions.items()
+        for number in range(30):
+            line.open_session(f"other-{number}")
+        assert line.sessions.get(name) is session
+        assert not line.is_idle
+        waits.set()
+        await flight
+        assert session.agents

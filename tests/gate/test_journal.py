@@ -15,6 +15,7 @@ from glidepath.testing import transcript_errors
 
 from .foreign import KEY, LOOPS, RESULT, fly_anthropic, fly_chat, in_real_time
 from .kept import GATE_KEY, folded_of, keep_at, keep_behind, kinds_of, names_in, until
+from .plain import RawUpstream, events
 
 DIALECTS = pytest.mark.parametrize("dialect", sorted(LOOPS))
 ANSWER = "SCRIPTED-ANSWER"
@@ -419,3 +420,79 @@ async def test_many_calls_of_one_agent_at_once_are_all_reserved_and_all_written(
     assert sum([(await folded_of(store, name)).session.totals.usage.total for name in ["gate:run-1"]]) == total
     for name in await names_in(store):
         assert (await read_journal(store, name)).folded.reserved is None
+
+
+HALF = "\ud83c"  # of an emoji: what JavaScript leaves when it cuts a text
+ODD = [
+    ("anthropic", {"messages": [{"role": "user", "content": f"cut {HALF}"}]}),
+    ("anthropic", {"system": f"cut {HALF}", "tools": [{"name": "look", "description": HALF, "input_schema": {}}]}),
+    ("anthropic", {"messages": [{"role": "user", "content": [{"type": "text", "text": None}]}]}),
+    ("anthropic", {"messages": [{"role": "user", "content": [{"type": ["text"], "text": "hi"}]}]}),
+    ("openai-chat", {"model": f"gpt-4o{HALF}"}),
+    ("openai-chat", {"messages": [{"role": "user", "content": [{"type": "text", "text": 5}]}]}),
+    ("openai-chat", {"messages": [{"role": "tool", "tool_call_id": HALF, "content": HALF}]}),
+    ("openai-responses", {"input": [{"role": "user", "content": [{"type": "input_text", "text": None}]}]}),
+    (
+        "openai-responses",
+        {
+            "input": [
+                {"type": "function_call", "call_id": "call_1", "name": HALF, "arguments": "{}"},
+                {"type": "function_call_output", "call_id": "call_1", "output": "seen"},
+            ]
+        },
+    ),
+    ("gemini", {"contents": [{"role": "user", "parts": [{"text": False}]}]}),
+]
+PLACES = {
+    "anthropic": "/v1/messages",
+    "openai-chat": "/v1/chat/completions",
+    "openai-responses": "/v1/responses",
+    "gemini": "/v1beta/models/gemini-2.5-pro:generateContent",
+}
+SAID = [{"role": "user", "content": "hi"}]
+PLAIN = {
+    "anthropic": {"model": "claude-opus-5-5", "max_tokens": 90, "messages": SAID},
+    "openai-chat": {"model": "gpt-4o", "messages": SAID},
+    "openai-responses": {"model": "gpt-4.1", "input": SAID},
+    "gemini": {},
+}
+
+
+@pytest.mark.parametrize(("dialect", "odd"), ODD)
+@in_real_time
+async def test_an_odd_request_is_the_providers_to_judge_and_is_kept_as_far_as_it_can_be(tmp_path, dialect, odd):
+    store = SqliteStore(tmp_path / "store")
+    async with keep_behind("answer", store) as flown, httpx.AsyncClient() as client:
+        body = json.dumps({**PLAIN[dialect], **odd})
+        headers = {"authorization": f"Bearer {flown.key}", **VERSION, "content-type": "application/json"}
+        for _ in range(2):  # the second tells the first again
+            reply = await client.post(f"{flown.url}{PLACES[dialect]}", content=body, headers=headers)
+            assert "gate_error" not in reply.text
+            assert "cannot be kept" not in reply.text
+    assert (await list_runs(store))[0].summary["outcome"]
+
+
+@in_real_time
+async def test_a_client_that_has_nothing_to_say_any_more_is_answered_again(tmp_path):
+    async with keep_behind("loop", SqliteStore(tmp_path / "store"), limits={"max_iterations": 1}) as flown:
+        url = f"{flown.url}/v1beta/models/gemini-2.5-pro:generateContent"
+        tools = [{"functionDeclarations": [{"name": "look", "parametersJsonSchema": {"type": "object"}}]}]
+        async with httpx.AsyncClient(headers={"x-goog-api-key": flown.key}) as client:
+            for contents in ([{"role": "user", "parts": [{"text": "hi"}]}], [], []):
+                reply = await client.post(url, json={"contents": contents, "tools": tools})
+                assert reply.status_code == 200, reply.text
+
+
+@in_real_time
+async def test_half_a_character_in_a_reply_does_not_end_a_run(tmp_path):
+    store = SqliteStore(tmp_path / "store")
+    event = {"id": HALF, "model": HALF, "choices": [{"index": 0, "delta": {"content": f"cut {HALF}"}}]}
+    end = {"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]}
+    frames = [b"data: " + json.dumps(one).encode() + b"\n\n" for one in (event, end)]
+    up = RawUpstream(events(*frames, b"data: [DONE]\n\n"))
+    async with up, httpx.AsyncClient() as client, keep_at(up.url, store) as gate:
+        headers = {"authorization": f"Bearer {gate.key}"}
+        for _ in range(2):
+            reply = await client.post(f"{gate.url}/v1/chat/completions", json=PLAIN["openai-chat"], headers=headers)
+            assert reply.status_code == 200, reply.text
+    assert (await folded_of(store)).messages[-1].text.startswith("cut ")

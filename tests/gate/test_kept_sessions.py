@@ -93,7 +93,7 @@ def test_what_if_and_tune_read_it(folder):
     data = json.loads(ran.out.splitlines()[0])
     assert data["session_id"] == NAME
     assert "max_iterations" in ran.out
-    tuned = glidepath("sim", "--tune", "s.db", folder=folder)
+    tuned = glidepath("sim", "tune", "s.db", folder=folder)
     assert tuned.code == 0, tuned
     assert "2 runs with" in tuned.out
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from glidepath.apps.gate.launchers import LAUNCHERS, VENDORS, Aim, find_launcher, prepare
-from glidepath.apps.gate.run_plan import make_aims, plan_upstreams
+from glidepath.apps.gate.run_plan import list_own_vendors, make_aims, plan_upstreams
 from glidepath.errors import ConfigurationError
 
 URL, SECRET_URL, KEY = "http://127.0.0.1:7/run-1", "http://127.0.0.1:7/gate-secret/run-1", "gate-key"
@@ -249,6 +249,24 @@ def test_a_wrong_upstream_is_named_with_its_fix(said, words):
     with pytest.raises(ConfigurationError) as caught:
         plan_upstreams([said], {"OPENAI_API_KEY": "k", "ANTHROPIC_API_KEY": "k"})
     assert words in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("said", "named"),
+    [
+        ([], "anthropic,openai,gemini"),
+        (["openai=https://api.openai.com/v1"], "openai"),
+        (["openai=http://127.0.0.1:1"], ""),
+        (["openai=https://api.openai.com.example"], ""),
+    ],
+)
+def test_the_command_is_told_which_vendors_answer_themselves(tmp_path, said, named):
+    upstreams = plan_upstreams(said, {})
+    environ = {"GLIDEPATH_GATE_VENDORS": "openai"}  # of a gate around this one, which is not asked
+    made = prepare(
+        ["agent"], environ, make_aims(upstreams, URL, SECRET_URL, KEY), tmp_path, list_own_vendors(upstreams)
+    )
+    assert made.environ["GLIDEPATH_GATE_VENDORS"] == named
 
 
 def test_every_vendor_points_at_the_gate_even_those_without_an_upstream():

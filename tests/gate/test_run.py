@@ -8,10 +8,9 @@ import select
 import signal
 import subprocess
 import sys
-import threading
 import time
 import urllib.request
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 
 import pytest
 
@@ -64,19 +63,6 @@ class Provider(BaseHTTPRequestHandler):
 
     def log_message(self, *_):
         pass
-
-
-@pytest.fixture
-def provider():
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Provider)
-    server.seen = []
-    server.url = f"http://127.0.0.1:{server.server_address[1]}"
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
-    thread.start()
-    yield server
-    server.shutdown()
-    server.server_close()
-    thread.join()
 
 
 CALL = """
@@ -144,6 +130,20 @@ def test_a_run_is_a_session_among_the_others(provider, tmp_path):
     assert json.loads((tmp_path / "r.json").read_text())["calls"] == 1
 
 
+def test_what_a_run_said_is_redacted_as_the_settings_say(provider, tmp_path):
+    (tmp_path / "vault.py").write_text("def hide(text):\n    return text.replace('hello', '*****')\n")
+    settings = {"GLIDEPATH_REDACT": "python:vault:hide", "PYTHONPATH": str(tmp_path)}
+    words = ("--upstream", provider.url, "--store", "runs.db", "--", sys.executable, "-c", CALL)
+    done = gate_run(*words, folder=tmp_path, TIMES="1", **settings)
+    assert done.returncode == 0, done.stderr
+    written = b"".join([one.read_bytes() for one in tmp_path.glob("runs.db*")])
+    assert b"*****" in written
+    assert b"hello" not in written
+    refused = gate_run("--record", *words, folder=tmp_path, TIMES="1", **settings)
+    assert refused.returncode == 2
+    assert "this store redacts what it keeps" in refused.stderr
+
+
 def test_streams_and_the_exit_code_pass_through(provider, tmp_path):
     code = "import sys; sys.stdout.write(sys.stdin.read().upper()); sys.stderr.write('oops'); sys.exit(7)"
     done = gate_run("--upstream", provider.url, "--", sys.executable, "-c", code, folder=tmp_path, stdin="abc")
@@ -182,6 +182,11 @@ def test_the_key_of_the_run_is_not_in_its_command_line_and_dies_with_it(provider
     [
         (["--", "no-such-command-anywhere"], 127, "there is no such command"),
         ([], 2, "name the command after --"),
+        (
+            ["claude", "-p", "hi", "--max-tokens", "5k"],
+            2,
+            "first the flags, then --, then the command: glidepath gate run [flags] -- claude ...",
+        ),
         (["--max-tokens", "0", "--", "true"], 2, "--max-tokens"),
         (["--max-budget-usd", "much", "--", "true"], 2, "--max-budget-usd"),
         (["--timeout", "soon", "--", "true"], 2, "--timeout"),
@@ -203,7 +208,9 @@ def test_arguments_behind_the_dashes_belong_to_the_command(provider, tmp_path):
 
 
 def test_a_signal_to_the_gate_reaches_the_command_and_its_children(provider, tmp_path):
-    script = "trap 'echo caught; exit 5' TERM; sleep 60 & echo ready; wait"
+    # Before it is `sleep`, the child is a shell that has the trap as well.
+    begun = '[ "$(cat /proc/$!/comm 2>/dev/null || echo sleep)" = sleep ]'
+    script = f"trap 'echo caught; exit 5' TERM; sleep 60 & until {begun}; do :; done; echo ready; wait"
     process = subprocess.Popen(
         [sys.executable, "-m", "glidepath", "gate", "run", "--upstream", provider.url, "--", "sh", "-c", script],
         cwd=tmp_path,

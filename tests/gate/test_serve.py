@@ -1,5 +1,6 @@
 """`glidepath gate serve` and `gate env`: a process of its own, with keys from a file and from a store."""
 
+import hashlib
 import json
 import os
 import signal
@@ -9,7 +10,8 @@ import threading
 import time
 import urllib.error
 import urllib.request
-from http.server import ThreadingHTTPServer
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -17,19 +19,7 @@ from .test_run import Provider, environment
 
 pytestmark = pytest.mark.process
 ANN = "ann-has-a-key-of-her-own"
-
-
-@pytest.fixture
-def provider():
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Provider)
-    server.seen = []
-    server.url = f"http://127.0.0.1:{server.server_address[1]}"
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
-    thread.start()
-    yield server
-    server.shutdown()
-    server.server_close()
-    thread.join()
+CARL = "carl-has-a-key-of-his-own"
 
 
 class Served:
@@ -107,6 +97,20 @@ def test_two_gates_on_one_store_hold_a_share_of_a_window_together(provider, tmp_
                 status, reply = gate.ask(path=f"/run-{number}")
                 assert (status, reply["stop_reason"]) == (200, "end_turn")
     assert 10 <= len(provider.seen) <= 20  # 50 tokens each, of 1,000
+
+
+def test_a_user_with_two_keys_at_two_gates_has_one_budget(provider, tmp_path):
+    digest = hashlib.sha256(CARL.encode()).hexdigest()
+    more = f'max_tokens = 5_000\n[keys.carl]\ndigest = "{digest}"\nmax_tokens = 300\n[users.dora]\nmax_tokens = 1_000\n'
+    models = {ANN: "claude-sonnet-4-5", CARL: "claude-opus-4-5"}
+    with Served(tmp_path, provider, more, "kept") as one, Served(tmp_path, provider, more, "kept") as other:
+        calls = [(gate, key, n) for n in range(10) for gate in (one, other) for key in models]
+        with ThreadPoolExecutor(4) as pool:
+            told = list(pool.map(lambda call: call[0].ask(call[1], models[call[1]], f"/dora/run-{call[2]}"), calls))
+    assert {status for status, _ in told} == {200}
+    used = Counter(body["model"] for _, body in provider.seen)  # 50 tokens each
+    assert 2 <= used[models[CARL]] <= 6, "his key bounds whoever comes with it"
+    assert 10 <= used.total() <= 20, "she has 1,000 tokens, whichever key she comes with"
 
 
 def test_it_has_the_deck_and_shows_its_runs_there(provider, tmp_path):

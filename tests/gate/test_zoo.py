@@ -7,6 +7,7 @@ import sys
 import pytest
 from tests.gate.zoo import FOLDER, ZOO
 
+from glidepath.apps.gate import finishing_tool, recognize
 from glidepath.testing.upstream import CONDUCTS
 
 table, observe, fly, flight = ZOO.table, ZOO.observe, ZOO.fly, ZOO.flight
@@ -37,6 +38,25 @@ def test_an_observation_holds_no_path_and_no_id_of_this_machine():
     assert "/home" not in text
     assert "/tmp" not in text
     assert "127.0.0.1" not in text
+
+
+def headers_in(names):
+    return {one.removeprefix("header ") for one in names or () if one.startswith("header ")}
+
+
+@pytest.mark.parametrize("name", table.AGENTS)
+def test_what_was_observed_to_name_runs_and_children_is_what_the_gate_looks_at(name):
+    """Also how an agent, or its sub-agents, must end. A release that changes this fails here once it is observed."""
+    row = observe.read_known()[name]
+    children = row.get("children") or {}
+    known = recognize({"user-agent": row["user_agent"].lower(), **dict.fromkeys(row["headers"], "x")})
+    if headers_in(row["run_is_named_by"]):
+        assert set(known.session) & headers_in(row["run_is_named_by"])
+    if headers_in(children.get("are_named_by")):
+        assert set(known.agent) & headers_in(children["are_named_by"])
+    for one in (row, children):
+        if one.get("finishing") and one["finishing"] in one["tools"]:
+            assert finishing_tool(tuple(one["tools"]), row["tool_choice"]) == one["finishing"]
 
 
 def call(number, child=None, tools=("Bash",), session="aaaa-1111", past=1, **headers):

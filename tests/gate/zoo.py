@@ -8,7 +8,7 @@ from types import ModuleType, SimpleNamespace
 import pytest
 
 FOLDER = Path(__file__).resolve().parent.parent.parent / "bench" / "gate"
-NAMES = ("table", "install", "flight", "bare", "observe", "agents", "fly")
+NAMES = ("table", "install", "flight", "bare", "observe", "agents", "fly", "replay_tasks", "replays")
 
 
 def load_zoo() -> SimpleNamespace:

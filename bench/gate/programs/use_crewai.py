@@ -1,4 +1,4 @@
-"""A tool-using agent of CrewAI: python use_crewai.py TASK."""
+"""A tool-using agent of CrewAI: python use_crewai.py TASK. With AS_SHIPPED its own limit on steps stays as it is."""
 
 import os
 import sys
@@ -14,6 +14,7 @@ def look(place: str) -> str:
 
 
 llm = LLM(model="openai/gpt-4o-mini", base_url=os.environ["OPENAI_BASE_URL"], api_key=os.environ["OPENAI_API_KEY"])
-agent = Agent(role="Looker", goal="Look at places", backstory="You look.", tools=[look], llm=llm, max_iter=100_000)
+options = {} if "AS_SHIPPED" in os.environ else {"max_iter": 100_000}
+agent = Agent(role="Looker", goal="Look at places", backstory="You look.", tools=[look], llm=llm, **options)
 task = Task(description=sys.argv[1], expected_output="what was seen", agent=agent)
 print(Crew(agents=[agent], tasks=[task], tracing=False).kickoff().raw)

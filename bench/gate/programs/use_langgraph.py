@@ -1,5 +1,9 @@
-"""A tool-using agent of LangGraph: python use_langgraph.py chat|responses|anthropic TASK."""
+"""A tool-using agent of LangGraph: python use_langgraph.py chat|responses|anthropic TASK.
 
+With AS_SHIPPED its own limit on steps stays as it is.
+"""
+
+import os
 import sys
 
 from langchain.agents import create_agent
@@ -19,5 +23,6 @@ def make_model(dialect: str):
 
 
 agent = create_agent(make_model(sys.argv[1]), [look])
-result = agent.invoke({"messages": [("user", sys.argv[2])]}, {"recursion_limit": 100_000})
+options = {} if "AS_SHIPPED" in os.environ else {"recursion_limit": 100_000}
+result = agent.invoke({"messages": [("user", sys.argv[2])]}, options)
 print(result["messages"][-1].text)

@@ -1,4 +1,7 @@
-"""A tool-using agent of Pydantic AI: python use_pydantic_ai.py chat|responses|anthropic|typed|gemini TASK."""
+"""A tool-using agent of Pydantic AI: python use_pydantic_ai.py chat|responses|anthropic|typed|gemini TASK.
+
+With AS_SHIPPED its own limit on steps stays as it is.
+"""
 
 import os
 import sys
@@ -37,5 +40,6 @@ def look(place: str) -> str:
     return f"nothing at {place}"
 
 
-result = agent.run_sync(sys.argv[2], usage_limits=UsageLimits(request_limit=None))
+options = {} if "AS_SHIPPED" in os.environ else {"usage_limits": UsageLimits(request_limit=None)}
+result = agent.run_sync(sys.argv[2], **options)
 print(result.output.summary if kind == "typed" else result.output)

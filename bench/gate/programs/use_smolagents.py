@@ -1,4 +1,7 @@
-"""A tool-calling agent of smolagents, which ends only by its final_answer tool: python use_smolagents.py TASK."""
+"""A tool-calling agent of smolagents, which ends only by its final_answer tool: python use_smolagents.py TASK.
+
+With AS_SHIPPED its own limit on steps stays as it is.
+"""
 
 import os
 import sys
@@ -17,5 +20,6 @@ def look(place: str) -> str:
 
 
 model = OpenAIServerModel("gpt-4o-mini", api_base=os.environ["OPENAI_BASE_URL"], api_key=os.environ["OPENAI_API_KEY"])
-agent = ToolCallingAgent(tools=[look], model=model, max_steps=100_000, verbosity_level=LogLevel.OFF)
+options = {} if "AS_SHIPPED" in os.environ else {"max_steps": 100_000}
+agent = ToolCallingAgent(tools=[look], model=model, verbosity_level=LogLevel.OFF, **options)
 print(agent.run(sys.argv[1]))

@@ -1,4 +1,5 @@
 // A tool-using agent of the Vercel AI SDK: node use_vercel_ai.mjs chat|responses|anthropic|compatible TASK.
+// With AS_SHIPPED it stops after 20 steps, as the SDK's own agent does.
 // AI_SDK_HOME is the folder whose node_modules has the packages.
 import { createRequire } from "node:module";
 import { pathToFileURL } from "node:url";
@@ -28,5 +29,6 @@ const look = tool({
   inputSchema: z.object({ place: z.string() }),
   execute: async ({ place }) => `nothing at ${place}`,
 });
-const result = await generateText({ model: await makeModel(), tools: { look }, prompt: task, stopWhen: () => false });
+const stopWhen = ({ steps }) => "AS_SHIPPED" in process.env && steps.length >= 20;
+const result = await generateText({ model: await makeModel(), tools: { look }, prompt: task, stopWhen });
 console.log(result.text);

@@ -510,6 +510,21 @@ def test_an_own_turn_of_responses_comes_back_legal():
     assert [item["role"] for item in legal["input"]] == ["assistant", "user"]
 
 
+def test_reasoning_of_a_reply_that_broke_off_is_left_out_and_no_other_reasoning():
+    responses, speaker = DIALECTS["openai-responses"], SPEAKERS[2]()
+    thought = {"type": "reasoning", "id": "rs_1", "summary": []}
+    asked = {"role": "user", "content": "hi"}
+    call = {"type": "function_call", "call_id": "call_1", "name": "lookup", "arguments": "{}"}
+    result = {"type": "function_call_output", "call_id": "call_1", "output": "ok"}
+    for odd in ([asked, thought], [thought, asked], [asked, call, result, thought, thought], [call, thought, result]):
+        legal = responses.legalize(speaker.body(messages=odd), lambda _: False)
+        assert legal["input"] == [item for item in odd if item is not thought]
+    said = {"type": "message", "role": "assistant", "content": "Hm."}
+    for fine in ([asked, thought, call, result], [asked, thought, said], [thought, {"type": "agent_message"}]):
+        body = speaker.body(messages=fine)
+        assert responses.legalize(body, lambda _: False) is body
+
+
 def test_a_response_of_ours_is_never_a_previous_response():
     from glidepath.apps.gate.dialects import OwnReply
 

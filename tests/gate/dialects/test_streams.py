@@ -107,15 +107,40 @@ def test_a_stream_that_ends_without_its_last_blank_line_is_complete(speaker):
 
 
 @every
-@pytest.mark.parametrize(
-    "garbage", [b"data: {not json\n\n", b"data: [1, 2]\n\n", b"data: 7\n\n", b"\xff\xfe\n\n", b"\n\n\n"]
-)
+@pytest.mark.parametrize("garbage", [b"data: [1, 2]\n\n", b"data: 7\n\n", b"\xff\xfe\n\n", b"\n\n\n"])
 def test_garbage_between_events_passes(speaker, garbage):
     frames = speaker().answer()
     mixed = [piece for frame in frames for piece in (frame, garbage)]
     reader = open_reader(speaker())
     assert fed(reader, mixed) == b"".join(mixed)
     assert told(reader)[:3] == (SAID, [], USED)
+
+
+NO_JSON = b"data: {not json\n\n"
+
+
+@every
+def test_what_is_no_json_is_left_out_because_clients_end_at_it(speaker):
+    frames = speaker().answer()
+    reader = open_reader(speaker())
+    assert fed(reader, [piece for frame in frames for piece in (frame, NO_JSON)]) == b"".join(frames)
+    assert told(reader)[:3] == (SAID, [], USED)
+    assert (reader.left_out, reader.is_torn) == (len(frames), False)
+    untouched = open_reader(speaker())
+    untouched.passes_all = True
+    assert fed(untouched, [*frames[:1], NO_JSON, *frames[1:]]) == frames[0] + NO_JSON + b"".join(frames[1:])
+
+
+@every
+def test_what_is_no_json_in_the_middle_of_a_call_makes_the_reply_torn(speaker):
+    frames, seen = speaker().calls(), []
+    for place in range(1, len(frames)):
+        reader = open_reader(speaker())
+        left = b"".join([reader.feed(frame) for frame in [*frames[:place], NO_JSON]])
+        assert reader.is_torn == bool(reader.is_waiting)
+        assert NO_JSON not in left
+        seen.append(reader.is_torn)
+    assert any(seen) or speaker.name == "gemini"  # where a call is one event
 
 
 @every

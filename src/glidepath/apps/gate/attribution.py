@@ -9,12 +9,14 @@ from __future__ import annotations
 import hashlib
 import itertools
 import secrets
+import weakref
 from collections import OrderedDict
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from glidepath.apps.gate.known_agents import KnownAgent, recognize
 from glidepath.apps.gate.tree import ForeignAgent, ForeignSession
+from glidepath.tools import clean
 
 if TYPE_CHECKING:
     from glidepath.apps.gate.dialects.dialect import RequestFacts
@@ -40,14 +42,26 @@ def headers_of(raw: object) -> dict[str, str]:
     return found
 
 
-class _Remembered(OrderedDict[tuple[str, object], ForeignAgent]):
-    """The newest entries: what is looked up moves to the front, the oldest falls out."""
+class _Remembered(OrderedDict[tuple[str, object], "weakref.ref[ForeignAgent]"]):
+    """The newest entries; the oldest fall out. They keep no agent alive: its line does, with its session."""
 
-    def keep(self, key: tuple[str, object], agent: ForeignAgent) -> None:
-        self[key] = agent
+    def keep(self, line: Line, what: object, agent: ForeignAgent) -> None:
+        key = (line.name, what)
+        self[key] = weakref.ref(agent)
         self.move_to_end(key)
         if len(self) > MOST_REMEMBERED:
             self.popitem(last=False)
+
+    def find(self, line: Line, what: object) -> ForeignAgent | None:
+        """The agent of an entry, while its line remembers its session."""
+        key = (line.name, what)
+        entry = self.get(key)
+        agent = None if entry is None else entry()
+        if agent is not None and line.sessions.get(agent.session.id) is agent.session:
+            return agent
+        if entry is not None:
+            del self[key]
+        return None
 
 
 class Attribution:
@@ -61,7 +75,7 @@ class Attribution:
     def find(self, line: Line, path: tuple[str, ...], headers: Mapping[str, str], facts: RequestFacts) -> ForeignAgent:
         """The agent of a request."""
         known = recognize(headers)
-        explicit = _explicit_agent(known, headers)
+        explicit = agent_named(known, headers)
         session_id = session_named(known, path, headers)
         continued = None if explicit is not None and session_id is not None else self._find_continued_agent(line, facts)
         if session_id is None:
@@ -71,7 +85,7 @@ class Attribution:
         else:
             session = line.open_session(session_id, known)
         if not session.title:
-            session.title = facts.first_text
+            session.title = clean(facts.first_text)
         if continued is not None and continued.session is not session:
             continued = None  # another run of the same client: what names the run outranks what the history says
         agent = self._agent(session, known, explicit, continued, headers, facts)
@@ -81,12 +95,12 @@ class Attribution:
     def remember_calls(self, agent: ForeignAgent, line: Line, ids: list[str]) -> None:
         """These calls were passed on to an agent: they come back in its next request."""
         for one in ids:
-            self._by_call.keep((line.name, one), agent)
+            self._by_call.keep(line, one, agent)
 
     def remember_digest(self, agent: ForeignAgent, line: Line, digest: bytes) -> None:
         """The prefix of a conversation that another gate has remembered."""
         agent.prefix = digest
-        self._by_prefix.keep((line.name, digest), agent)
+        self._by_prefix.keep(line, digest, agent)
 
     def remember_prefix(self, agent: ForeignAgent, line: Line, facts: RequestFacts) -> None:
         """For a conversation without ids: the next request begins with all of this one."""
@@ -98,14 +112,14 @@ class Attribution:
         """The agent whose conversation this one continues, by the newest id that we know, else by its prefix."""
         ids = facts.call_ids()
         for one in reversed(ids):
-            agent = self._by_call.get((line.name, one))
+            agent = self._by_call.find(line, one)
             if agent is not None:
                 return agent
         if ids:  # a history that we have never seen: a prefix of it would be chance
             return None
         # The newest message is new: only what comes before it can have been sent before.
         for digest in reversed(facts.prefix_digests()[:-1]):
-            agent = self._by_prefix.get((line.name, digest))
+            agent = self._by_prefix.find(line, digest)
             if agent is not None and agent.prefix == digest:
                 return agent
         return None
@@ -188,7 +202,7 @@ def session_named(known: KnownAgent, path: tuple[str, ...], headers: Mapping[str
     return named[:LONGEST_NAME] if named else None
 
 
-def _explicit_agent(known: KnownAgent, headers: Mapping[str, str]) -> str | None:
+def agent_named(known: KnownAgent, headers: Mapping[str, str]) -> str | None:
     """What names the agent within its session: our header, or that of a known program; "main" for its main one."""
     named = headers.get(_AGENT)
     if named:

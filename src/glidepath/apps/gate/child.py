@@ -34,8 +34,16 @@ class CannotStart(GlidepathError):  # noqa: N818 - what happened
 class ForegroundChild:
     """One command. `start` it before there are threads; `wait` returns its exit code as a shell tells it."""
 
-    def __init__(self, command: Sequence[str], environ: Mapping[str, str]) -> None:
+    def __init__(
+        self,
+        command: Sequence[str],
+        environ: Mapping[str, str],
+        *,
+        cwd: str | None = None,
+        pass_fds: Sequence[int] = (),
+    ) -> None:
         self._command = list(command)
+        self._cwd, self._pass_fds = cwd, tuple(pass_fds)
         self._environ = dict(environ)
         self._terminal = _own_terminal()
         self._has_group = self._terminal is not None or not _is_in_pipeline()
@@ -56,6 +64,8 @@ class ForegroundChild:
             self._process = subprocess.Popen(  # noqa: S603 - what the user asked for
                 self._command,
                 env=self._environ,
+                cwd=self._cwd,
+                pass_fds=self._pass_fds,
                 process_group=0 if self._has_group else None,
                 preexec_fn=None if terminal is None else take_terminal,  # noqa: PLW1509 - there are no threads yet
             )

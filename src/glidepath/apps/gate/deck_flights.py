@@ -10,14 +10,14 @@ import asyncio
 import time
 from collections import OrderedDict
 from collections.abc import Mapping
-from decimal import Decimal, InvalidOperation
 from typing import TYPE_CHECKING, Any
 
+from glidepath.apps.gate.dialects import parse_body
 from glidepath.apps.gate.orders import land_now, raise_limits, release_run, stop_now, stop_run
 from glidepath.apps.server.event_log import LogHead
 from glidepath.apps.server.refusals import HttpError
 from glidepath.apps.server.run_feed import RunFeed
-from glidepath.values import ConfigurationError, Event, StoreError, pico
+from glidepath.values import ConfigurationError, Event, StoreError, StreamStarted
 
 if TYPE_CHECKING:
     from glidepath.apps.gate.foreign_events import Observer
@@ -31,14 +31,6 @@ __all__ = ["DeckFlights"]
 
 _MOST_STOPPED = 10_000
 STEP = 0.25  # seconds between two pieces of a reply that somebody reads
-_LIMITS = {
-    "max_tokens": "tokens",
-    "max_cost": "money",
-    "max_iterations": "calls",
-    "timeout": "seconds",
-    "max_descendants": "agents",
-    "max_depth": "depth",
-}
 
 
 class GaugedMeter:
@@ -108,10 +100,20 @@ class DeckFlights:
 
         def observe(event: Event) -> None:
             hub.child_event(event)
+            if type(event) is StreamStarted:
+                self._note_request(run, feed, event)
             if not feed.live:
                 feed.meter = None
+                hub.requests.close(run.run_id)
 
         return observe
+
+    def _note_request(self, run: ForeignRun, feed: RunFeed, event: StreamStarted) -> None:
+        """Keep what its model is asked: with several calls in flight, the newest one of this model."""
+        passage = next((one for one in reversed(run.passages) if one.call.facts.model == event.model), None)
+        if passage is not None:
+            body = passage.call.body if passage.is_verbatim else parse_body(passage.body)
+            self._hub.requests.note_foreign_call(feed.head, event.time, body, len(run.conversation.messages))
 
     async def _show(self) -> None:
         """Tell readers what a reply has so far, several times a second, and only while somebody reads."""
@@ -173,7 +175,7 @@ class DeckFlights:
         if run.parent is not None:
             raise HttpError(409, "part_of_a_run", "a sub-agent has no limits of its own: raise those of its program")
         try:
-            raise_limits(run.session, {_named(name): _figure(name, value) for name, value in limits.items()})
+            raise_limits(run.session, limits)
         except ConfigurationError as error:
             raise HttpError(400, "bad_limit", str(error)) from None
         self._write(run, control)
@@ -213,20 +215,3 @@ class DeckFlights:
     def _write(self, run: ForeignRun, control: dict[str, Any]) -> None:
         if run.writer is not None:
             run.writer.put(("control", control))
-
-
-def _named(name: str) -> str:
-    if name not in _LIMITS:
-        raise ConfigurationError(f"{name}: a foreign run has no such limit; there are {', '.join(_LIMITS)}")
-    return _LIMITS[name]
-
-
-def _figure(name: str, value: Any) -> float:
-    try:
-        if name == "max_cost":
-            return pico(Decimal(str(value)), field=name)
-        if isinstance(value, bool) or not isinstance(value, int | float) or value <= 0:
-            raise ValueError
-    except (ValueError, InvalidOperation):
-        raise ConfigurationError(f"{name} must be a number above 0, not {value!r:.40}") from None
-    return value

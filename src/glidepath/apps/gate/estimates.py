@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from glidepath._wire import Value, encode
-from glidepath.run import Amount, Caps, Price
+from glidepath._wire import Value
+from glidepath.apps.gate.dialects import write_body
+from glidepath.run import Amount, Meter, Price
 from glidepath.tools import BYTES_PER_TOKEN
 
 if TYPE_CHECKING:
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 FIRST_SLICE = 1024
 """Output tokens that are reserved before a reply begins; as it grows it asks for slices of the kernel's size."""
 LEAST_SLICE = 128
-SHARE = 64
+SHARE = 128
 """A small budget is cut into so many slices: a slice of it must leave something to work with."""
 UNSEEN = 512
 """Tokens that providers add to a first prompt: their own instructions for tools."""
@@ -47,7 +48,10 @@ def estimate_call(agent: ForeignAgent, facts: RequestFacts, size: int, now: floa
         like = agent.session.beginnings.get((facts.model, agent.fixed_size))
         if like is not None and 2 * agent.fixed_size >= max(size, like.size):
             # Another agent began with the same tools and instructions, and the provider has counted them.
-            return Estimate(like.usage.input + max(0, size - like.size) // BYTES_PER_TOKEN + 1 + pictures)
+            tokens = like.usage.input + max(0, size - like.size) // BYTES_PER_TOKEN + 1 + pictures
+            # What it found in the cache when it began was not its own, so this one will find it, too.
+            cached = min(tokens, like.usage.cache_read) if now - like.at < CACHED_FOR else 0
+            return Estimate(tokens, cached, _cached_in_landing(agent, facts, like, cached))
         unseen = UNSEEN if facts.has_tools else 0
         return Estimate(size // BYTES_PER_TOKEN + unseen + pictures + 1)
     tokens = last.usage.input + (size - last.size) // BYTES_PER_TOKEN + 1 + pictures
@@ -64,16 +68,22 @@ def estimate_landing(agent: ForeignAgent, facts: RequestFacts, usage: Usage) -> 
 
 def _with_cache(agent: ForeignAgent, facts: RequestFacts, last: LastCall, tokens: int) -> Estimate:
     cached = min(tokens, last.usage.cache_read + last.usage.cache_write)
-    kept = cached
-    if facts.dialect == "anthropic":
-        # Another choice of tools loses what is cached of the messages, and keeps tools and system prompt.
-        kept = min(cached, int(agent.fixed_size * last.usage.input / max(1, last.size) * FIXED_SHARE))
-    return Estimate(tokens, cached, kept)
+    return Estimate(tokens, cached, _cached_in_landing(agent, facts, last, cached))
+
+
+def _cached_in_landing(agent: ForeignAgent, facts: RequestFacts, last: LastCall, cached: int) -> int:
+    """Another choice of tools loses what Anthropic has cached of the messages, and keeps tools and system prompt."""
+    if facts.dialect != "anthropic":
+        return cached
+    fixed = agent.fixed_size * last.usage.input / max(1, last.size)
+    like = agent.session.beginnings.get((last.model, agent.fixed_size))
+    shared = 0 if like is None else min(int(fixed), like.usage.cache_read)  # what all find there that begin like it
+    return min(cached, max(shared, int(fixed * FIXED_SHARE)))
 
 
 def measure_fixed_part(body: Mapping[str, Any]) -> int:
     """Bytes of what stays the same from call to call: tools and system prompt."""
-    return len(encode([body.get("tools"), body.get("system")]))
+    return len(write_body({name: body.get(name) for name in ("tools", "system")}))
 
 
 def worst_case(estimate: Estimate, output: int, price: Price | None) -> Amount:
@@ -87,14 +97,15 @@ def worst_case(estimate: Estimate, output: int, price: Price | None) -> Amount:
     return Amount(estimate.tokens + output, money)
 
 
-def slice_size(caps: Iterable[Caps], price: Price | None) -> int:
+def slice_size(nodes: Iterable[Meter], price: Price | None) -> int:
     """Tokens of output to reserve at a time, by the smallest budget above a call."""
     size = FIRST_SLICE
-    for one in caps:
-        if one.tokens is not None:
-            size = min(size, one.tokens // SHARE)
-        if one.money is not None and price is not None and price.output:
-            size = min(size, one.money // price.output // SHARE)
+    for node in nodes:
+        caps = node.caps
+        if caps.tokens is not None:
+            size = min(size, (caps.tokens + node.ahead_tokens) // SHARE)
+        if caps.money is not None and price is not None and price.output:
+            size = min(size, (caps.money + node.ahead_money) // price.output // SHARE)
     return max(LEAST_SLICE, size)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
 import os
 import secrets
 import signal
@@ -13,12 +14,13 @@ from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from glidepath._wire import Record
 from glidepath.agent import Limits
-from glidepath.apps.gate.foreign_endings import name_limit
+from glidepath.apps.gate.gate_verdicts import read_reported
 from glidepath.apps.gate.governor import make_governor
 from glidepath.apps.gate.launchers import find_launcher, prepare
 from glidepath.apps.gate.local_gate import Gate
-from glidepath.apps.gate.run_plan import make_aims
+from glidepath.apps.gate.run_plan import list_own_vendors, make_aims
 from glidepath.apps.gate.upstreams import Upstream
 from glidepath.values import AgentState, ConfigurationError, LoopOutcome, RunResult, StopCause, Usage
 
@@ -27,9 +29,11 @@ if TYPE_CHECKING:
 
 PROMPT = "{prompt}"
 _GRACE = 2.0  # seconds between SIGTERM and SIGKILL
+_LAST_WORDS = 1.0  # seconds until the output of a process that has ended must end
 _POLL = 0.05
 _SHOWN = 300
 _MOST = 1_000_000  # characters of an answer
+_WIDEST = 4  # bytes of a character
 
 
 class EvaluatedCommand:
@@ -75,68 +79,162 @@ class EvaluatedCommand:
         with tempfile.TemporaryDirectory(prefix="glidepath-eval-") as overlay:
             async with Gate(upstream=self.upstreams, governor=governor, line=line, environ=self._environ) as gate:
                 aims = make_aims(gate.upstreams, gate.url, gate.secret_url, gate.key)
-                made = prepare(self._fill(case.prompt), self._environ, aims, Path(overlay))
-                code, text, errors = await self._run(made.command, made.environ, errand)
+                own = list_own_vendors(gate.upstreams)
+                made = prepare(self._fill(case.prompt), self._environ, aims, Path(overlay), own)
+                ending = await self._run(made.command, made.environ, errand)
                 report = gate.report()
-        return _conclude(report, code, text, errors, asyncio.get_running_loop().time() - began)
+        return _conclude(report, ending, asyncio.get_running_loop().time() - began)
 
     def _fill(self, prompt: str) -> list[str]:
         if any(PROMPT in word for word in self.words):
             return [word.replace(PROMPT, prompt) for word in self.words]
         return [*self.words, prompt]
 
-    async def _run(self, command: Sequence[str], environ: Mapping[str, str], errand: Errand) -> tuple[int, str, str]:
+    async def _run(self, command: Sequence[str], environ: Mapping[str, str], errand: Errand) -> _Ending:
+        printed, said = _Output(_MOST * _WIDEST), _Output(_SHOWN * _WIDEST, last=True)
         try:
             process = await asyncio.create_subprocess_exec(
                 *command,
                 env=environ,
                 cwd=self._folder,
                 stdin=asyncio.subprocess.DEVNULL,
-                stdout=asyncio.subprocess.PIPE,
-                stderr=asyncio.subprocess.PIPE,
+                stdout=await printed.open(),
+                stderr=await said.open(),
                 start_new_session=True,
             )
+            printed.leave_to_process()
+            said.leave_to_process()
+            try:
+                reason = await _wait_for_end(process, self._find_deadline(errand), errand)
+            finally:
+                await _stop(process, (printed, said))
         except OSError as error:
             raise ConfigurationError(f"{command[0]} cannot be started: {error.strerror}") from None
-        talk = asyncio.ensure_future(process.communicate())
-        try:
-            while not talk.done():
-                await asyncio.wait([talk], timeout=_POLL)
-                if errand.cancel is not None and errand.cancel.cancelled:
-                    break
         finally:
-            if not talk.done():
-                await _end(process, talk)
-        out, err = (b"", b"") if talk.cancelled() else talk.result()
+            printed.close()
+            said.close()
         code = process.returncode if process.returncode is not None else -signal.SIGKILL
-        return code, out.decode(errors="replace")[:_MOST].strip(), err.decode(errors="replace")[-_SHOWN:].strip()
+        return _Ending(code, reason, printed.text[:_MOST].strip(), said.text[-_SHOWN:].strip())
+
+    def _find_deadline(self, errand: Errand) -> tuple[float, str]:
+        """When its time is up, on the clock of the loop, and whose time that is."""
+        now = asyncio.get_running_loop().time()
+        own = math.inf if self.limits.timeout is None else now + self.limits.timeout
+        shared = math.inf if errand.budget is None else errand.budget.deadline(now)
+        return (shared, "budget") if shared < own else (own, "timeout")
 
 
-async def _end(process: asyncio.subprocess.Process, talk: asyncio.Future[Any]) -> None:
-    """Stop the command and all that it has started."""
+class _Ending(Record):
+    """How a process ended: with which code, and what had stopped it (empty: itself)."""
+
+    code: int
+    stopped: str
+    text: str
+    errors: str
+
+
+class _Output(asyncio.Protocol):
+    """The first bytes of what a process prints, or the `last` ones; the others are read and dropped."""
+
+    def __init__(self, most: int, *, last: bool = False) -> None:
+        self._kept = bytearray()
+        self._most, self._last = most, last
+        self._end: int | None = None
+        self._transport: asyncio.ReadTransport | None = None
+        self.is_over = False
+        """True once nobody can print any more."""
+
+    async def open(self) -> int:
+        """The end of the pipe for the process."""
+        ours, self._end = os.pipe()
+        pipe = os.fdopen(ours, "rb", 0)
+        self._transport, _ = await asyncio.get_running_loop().connect_read_pipe(lambda: self, pipe)
+        return self._end
+
+    def leave_to_process(self) -> None:
+        """Close our copy of the end that the process has."""
+        if self._end is not None:
+            os.close(self._end)
+            self._end = None
+
+    def close(self) -> None:
+        """Read no more: a process with its own session may hold the pipe for as long as it likes."""
+        self.leave_to_process()
+        if self._transport is not None:
+            self._transport.close()
+
+    def data_received(self, data: bytes) -> None:
+        """Keep what is wanted."""
+        if self._last:
+            self._kept += data
+            del self._kept[: -self._most]
+        elif len(self._kept) < self._most:
+            self._kept += data[: self._most - len(self._kept)]
+
+    def connection_lost(self, _: Exception | None) -> None:
+        """Nobody holds the other end."""
+        self.is_over = True
+
+    @property
+    def text(self) -> str:
+        """What was kept."""
+        return self._kept.decode(errors="replace")
+
+
+async def _wait_for_end(process: asyncio.subprocess.Process, deadline: tuple[float, str], errand: Errand) -> str:
+    """Wait until the process has ended by itself, or must be stopped: returns by what."""
+    loop = asyncio.get_running_loop()
+    until, whose = deadline
+    while process.returncode is None:
+        if errand.cancel is not None and errand.cancel.cancelled:
+            return "cancel"
+        if loop.time() >= until:
+            return whose
+        await asyncio.sleep(_POLL)
+    return ""
+
+
+async def _stop(process: asyncio.subprocess.Process, outputs: Sequence[_Output]) -> None:
+    """Stop the command and all that it has started, also what has outlived it and still holds its output."""
+    if process.returncode is not None:
+        await _wait_until_gone(process, outputs, _LAST_WORDS)
     for number in (signal.SIGTERM, signal.SIGKILL):
+        if _is_gone(process, outputs):
+            return
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(process.pid, number)
-        await asyncio.wait([talk], timeout=_GRACE)
-        if talk.done():
+        await _wait_until_gone(process, outputs, _GRACE)
+
+
+def _is_gone(process: asyncio.subprocess.Process, outputs: Sequence[_Output]) -> bool:
+    return process.returncode is not None and all(one.is_over for one in outputs)
+
+
+async def _wait_until_gone(process: asyncio.subprocess.Process, outputs: Sequence[_Output], seconds: float) -> None:
+    for _ in range(round(seconds / _POLL)):
+        if _is_gone(process, outputs):
             return
-    talk.cancel()
+        await asyncio.sleep(_POLL)
 
 
-def _conclude(report: dict[str, Any], code: int, text: str, errors: str, seconds: float) -> RunResult[Any]:
+def _conclude(report: dict[str, Any], ending: _Ending, seconds: float) -> RunResult[Any]:
     """How it ended, in the words that our own runs use."""
-    reason = report.get("reason")
+    landed, code = report.get("cause"), ending.code
     state, outcome, cause = AgentState.COMPLETED, LoopOutcome.DONE, None
-    if code < 0:
+    if ending.stopped in ("timeout", "budget"):
+        state, outcome = AgentState.TIMED_OUT, LoopOutcome.CUT_OFF
+        cause = StopCause(source=ending.stopped, action="stop", reason="its time was up, and it was ended")
+    elif code < 0:
         state, outcome = AgentState.CANCELLED, LoopOutcome.CANCELLED
         cause = StopCause(source="command", action="cancel", reason=f"it was ended by signal {-code}")
-    elif report.get("landed") and reason:
-        state, source = name_limit(reason)
+    elif landed is not None:
+        verdict = read_reported(landed)
+        state, cause = verdict.state, verdict.cause
         outcome = LoopOutcome.WRAPPED_UP if code == 0 else LoopOutcome.CUT_OFF
-        cause = StopCause(source=source, action="graceful_exit", reason=reason)
     elif code:
         state, outcome = AgentState.ERROR, LoopOutcome.FAILED
-        cause = StopCause(source="command", action="fail", reason=f"exit code {code}: {errors or 'it said nothing'}")
+        why = f"exit code {code}: {ending.errors or 'it said nothing'}"
+        cause = StopCause(source="command", action="fail", reason=why)
     cost = report.get("cost")
     return RunResult(
         run_id=str(report.get("run", "")),
@@ -144,7 +242,7 @@ def _conclude(report: dict[str, Any], code: int, text: str, errors: str, seconds
         state=state,
         outcome=outcome,
         cause=cause,
-        text=text,
+        text=ending.text,
         usage=Usage(input=int(report.get("tokens", 0))),
         cost=None if cost is None else Decimal(str(cost)),
         iterations=int(report.get("calls", 0)),

@@ -1,33 +1,38 @@
 """One request on its way: admitted by the governor, sent on, fed back chunk by chunk, settled, whatever happens.
 
 The task of a request is interrupted from outside by `Exchange.interrupt`: when the client has gone, when its call is
-cut, when the upstream is silent for too long. `ExchangeWatch` looks for the last two, for all exchanges with one timer.
+cut, when the upstream is silent for too long.
 """
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import Any, cast
 
 from glidepath._wire import encode
 from glidepath.apps.gate.bodies import PATIENCE
 from glidepath.apps.gate.governing import GateAnswer, GatePassage, GateRequest, Governor, Headers
 from glidepath.apps.gate.late_answers import frame_late
+from glidepath.apps.gate.late_landings import LateLanding
+from glidepath.apps.gate.passage import GovernedPassage
 from glidepath.apps.gate.upstream_client import UpstreamClient, UpstreamError, UpstreamReply
 from glidepath.values import TransientError
 
 Send = Callable[[dict[str, Any]], Awaitable[None]]
 _log = logging.getLogger("glidepath.gate")
 
-CLIENT_STALL = 300.0  # seconds in which a client reads nothing
 LARGEST_ERROR = 4 << 20  # bytes of an upstream's error that are passed on
 LARGEST_REPLY = 256 << 20  # bytes that are kept for a client that does not stream
 _EVENTS = b"text/event-stream"
+_PAGE = "text/html"
 _LENGTH = (b"content-length", b"content-encoding")
 
+SILENT = "silent"
+"""Why a call is interrupted for whose reply nobody waits any longer."""
+DRAINED = "this gate is shutting down: ask again, here or at the gate that takes its place"
+"""Why a call is interrupted when its gate has no more time for it."""
 BEGIN, HEAD, READ, SEND, SETTLE = "begin", "head", "read", "send", "settle"
 
 
@@ -131,7 +136,41 @@ class Exchange:
         self.passage = outcome
         if self._why is not None:  # interrupted while it began, by a governor that took no notice
             raise asyncio.CancelledError
-        await self._forward(outcome)
+        passage: GatePassage | None = outcome
+        while passage is not None:
+            try:
+                await self._forward(passage)
+                return
+            except asyncio.CancelledError:
+                if self._why != SILENT or self._task is None:
+                    raise
+                self._why = None
+                self._task.uncancel()
+            passage = await self._land_instead(passage)
+
+    async def _land_instead(self, silent: GatePassage) -> GatePassage | None:
+        """Give a silent reply up and govern the request again: it is time for the last call, and the gate asks for it.
+
+        Many clients would not ask again, and none could be sure to do so in time.
+        """
+        if self._reply is not None:
+            self._reply.close()
+        has_begun = self._is_started and self._has_head  # the client is in the middle of that reply: it ends it
+        self._has_head = has_begun
+        self.passage = silent if has_begun else None
+        self.phase = BEGIN
+        await self._desk.settle(silent)
+        if isinstance(silent, GovernedPassage) and silent.needs_no_landing:
+            await self._end_whole(silent, silent.end_early())
+            return None
+        outcome = await self._desk.governor.begin(self._request)
+        if isinstance(outcome, GovernedPassage) and isinstance(silent, GovernedPassage) and has_begun:
+            outcome = LateLanding(silent, outcome)
+        if isinstance(outcome, GateAnswer):
+            await (self._end_with(silent.cut_now("")) if has_begun else self._answer(outcome))
+            return None
+        self.passage = outcome
+        return outcome
 
     async def _forward(self, passage: GatePassage) -> None:
         request = self._request
@@ -144,6 +183,10 @@ class Exchange:
         )
         headers = reply.headers
         passage.open(reply.status, headers)
+        kind = (reply.header("content-type") or "").lower()
+        if reply.status < 300 and kind.startswith(_PAGE):  # noqa: PLR2004
+            # Before a byte has left: agents try again after an error, and often not after a stream that ends in one.
+            raise UpstreamError(f"upstream {passage.upstream.name} answered with a web page ({_PAGE}) and not a reply")
         self._has_head = True
         if reply.status >= 300:  # noqa: PLR2004
             await self._pass_error(passage, reply, headers)
@@ -222,15 +265,32 @@ class Exchange:
             return  # nobody listens: only settle
         if why == "cut" and passage is not None and self._has_head:
             reason = self._cut_reason or passage.stop_reason or "stopped"
-            out = passage.finish() if passage.is_cut else passage.cut_now(reason)
-            if self._is_started:
-                await self._end_with(out)
-            else:
-                await self._send_whole(200, [(b"content-type", b"application/json"), *passage.headers], out)
+            await self._end_whole(passage, passage.finish() if passage.is_cut else passage.cut_now(reason))
         elif why == "cut":
-            await self._end_failed(403, "permission_error", self._cut_reason or "this run was stopped")
+            await self._end_unanswered()
+        elif why == DRAINED:
+            await self._end_failed(503, "shutting_down", why)
         else:
             await self._end_failed(504, "upstream_timeout", why)
+
+    async def _end_whole(self, passage: GatePassage, out: bytes) -> None:
+        """The end of a stream, or the one body of a client that does not stream."""
+        if self._is_started:
+            await self._end_with(out)
+        else:
+            await self._send_whole(200, [(b"content-type", b"application/json"), *passage.headers], out)
+
+    async def _end_unanswered(self) -> None:
+        """It was cut before the upstream had answered: the governor writes the answer of a run that is over."""
+        outcome: object = None
+        if self._cut_reason is None:
+            await self._settle()
+            outcome = await self._desk.governor.begin(self._request)
+        if isinstance(outcome, GateAnswer):
+            await self._answer(outcome)
+            return
+        self.passage = cast("GatePassage | None", outcome)  # to be settled: it is not sent
+        await self._end_failed(403, "permission_error", self._cut_reason or "this run was stopped")
 
     async def _end_failed(self, status: int, kind: str, message: str) -> None:
         """Tell the client that the call has failed, in its dialect, as far into the reply as it is."""
@@ -305,54 +365,3 @@ class Exchange:
 
 def _without(headers: Headers, *names: bytes) -> list[tuple[bytes, bytes]]:
     return [pair for pair in headers if pair[0] not in names]
-
-
-class ExchangeWatch:
-    """Looks after all exchanges with one timer: calls that were cut, upstreams and clients that went silent."""
-
-    STEP = 0.04
-
-    def __init__(self) -> None:
-        self.exchanges: set[Exchange] = set()
-        self._timer: asyncio.TimerHandle | None = None
-        self._idle = asyncio.Event()
-        self._idle.set()
-
-    async def wait_idle(self, seconds: float) -> None:
-        """Wait until there is no exchange, at most this long."""
-        with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self._idle.wait(), seconds)
-
-    def discard(self, exchange: Exchange) -> None:
-        """This one is over."""
-        self.exchanges.discard(exchange)
-        if not self.exchanges:
-            self._idle.set()
-
-    def add(self, exchange: Exchange) -> None:
-        """Look after this one."""
-        self.exchanges.add(exchange)
-        self._idle.clear()
-        if self._timer is None:
-            self._timer = asyncio.get_running_loop().call_later(self.STEP, self._look)
-
-    def _look(self) -> None:
-        loop = asyncio.get_running_loop()
-        self._timer = loop.call_later(self.STEP, self._look) if self.exchanges else None
-        self.check(loop.time())
-
-    def check(self, now: float) -> None:
-        """Interrupt what has to end."""
-        for one in tuple(self.exchanges):
-            passage = one.passage
-            if passage is None:
-                continue
-            upstream, silent = passage.upstream, now - one.since
-            if (passage.is_cut or passage.stop_reason is not None) and one.phase in (HEAD, READ):
-                one.interrupt("cut")
-            elif one.phase == HEAD and silent > upstream.first_byte_timeout:
-                one.interrupt(f"upstream {upstream.name} sent no reply in {upstream.first_byte_timeout:g} s")
-            elif one.phase == READ and silent > upstream.idle_timeout:
-                one.interrupt(f"upstream {upstream.name} was silent for {upstream.idle_timeout:g} s in its reply")
-            elif one.phase == SEND and silent > CLIENT_STALL:
-                one.interrupt("gone")

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING
 
 from glidepath.apps.gate.foreign_run import add_charges
+from glidepath.apps.gate.gate_verdicts import judge_stop
 from glidepath.sessions.state_changes import strip_result
 from glidepath.values import AgentState, LoopOutcome, RunResult, StopCause, TextOrigin
 
@@ -13,45 +13,17 @@ if TYPE_CHECKING:
     from glidepath.apps.gate.foreign_run import ForeignRun
 
 LEFT = "the program made no further call"
-_BY_WORDS = (
-    (re.compile(r"the limit of [\d,]+ tokens? is reached"), "TokenBudgetConstraint", AgentState.BUDGET_EXCEEDED),
-    (re.compile(r"the limit of \$"), "CostLimitConstraint", AgentState.BUDGET_EXCEEDED),
-    (re.compile(r"the limit of [\d,]+ calls? is reached"), "MaxIterationConstraint", AgentState.MAX_STEPS),
-    (re.compile(r"the time limit of "), "TimeoutConstraint", AgentState.TIMED_OUT),
-    (re.compile(r"the budget is used up"), "budget", AgentState.BUDGET_EXCEEDED),
-    (re.compile(r"this run may have "), "max_descendants", AgentState.MAX_STEPS),
-)
-"""How the reasons begin that the gate gives (`gate_words.describe_limit`), with who they come from and how such a run
-ends. A report and a journal have nothing but the words."""
-
-
-def cause_of(run: ForeignRun, reason: str) -> tuple[AgentState, StopCause]:
-    """Why a run came down: a limit, a person, or a guard that saw it go in circles."""
-    if reason in (run.session.order, run.agent.order):
-        return AgentState.CANCELLED, StopCause(source="person", action="wind_down", reason=reason)
-    state, source = name_limit(reason)
-    action = "land" if state is AgentState.ERROR else "graceful_exit"
-    return state, StopCause(source=source, action=action, reason=reason)
-
-
-def name_limit(reason: str) -> tuple[AgentState, str]:
-    """The state in which a run ends that the gate landed for this reason, and which limit or guard did it."""
-    for words, source, state in _BY_WORDS:
-        if words.match(reason):
-            return state, source
-    return AgentState.ERROR, "repetition"
 
 
 def how_it_ended(run: ForeignRun, left: str) -> tuple[AgentState, LoopOutcome, StopCause | None]:
     """State, outcome and cause of a run that makes no further call; `left` says why nobody waits for one."""
     stopped = run.session.stopped or run.stopped
     if stopped is not None:
-        cause = StopCause(source="KillSwitchConstraint", action="cancel", reason=stopped)
-        return AgentState.CANCELLED, LoopOutcome.CANCELLED, cause
+        verdict = judge_stop(stopped)
+        return verdict.state, LoopOutcome.CANCELLED, verdict.cause
     if run.landing is not None and run.has_answered:
-        state, cause = cause_of(run, run.landing)
         whole = run.text_origin is TextOrigin.MODEL
-        return state, LoopOutcome.WRAPPED_UP if whole else LoopOutcome.CUT_OFF, cause
+        return run.landing.state, LoopOutcome.WRAPPED_UP if whole else LoopOutcome.CUT_OFF, run.landing.cause
     if run.has_answered:
         return AgentState.COMPLETED, LoopOutcome.DONE, None
     if run.failure is not None:

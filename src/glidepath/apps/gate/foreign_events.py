@@ -163,7 +163,9 @@ class ForeignVoice:
             return
         events = [self._make(TurnStarted, (turn,), None)]
         if passage.landing is not None:
-            events.append(self._make(LandingStarted, ("gate", passage.landing), None))
+            events.append(
+                self._make(LandingStarted, (passage.landing.cause.source, passage.landing.cause.reason), None)
+            )
         booking, facts = passage.booking, passage.call.facts
         money = None if booking.price is None else booking.reservation.money
         events.append(self._make(BudgetReserved, (booking.reservation.tokens, money, facts.max_output), None))

@@ -16,7 +16,8 @@ from glidepath.apps.gate.foreign_transcript import ForeignTranscript
 from glidepath.kernel import BYTES_PER_TOKEN
 from glidepath.run import Fingerprint
 from glidepath.sessions import GATE, Counters, Reserved
-from glidepath.values import Charge, PerRun, RunResult, Spend, StopReason, TextOrigin, Usage, dollars
+from glidepath.tools import clean
+from glidepath.values import Charge, PerRun, RunResult, Spend, StopReason, TextOrigin, Usage, Verdict, dollars
 
 if TYPE_CHECKING:
     from glidepath.apps.gate.passage import GovernedPassage
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
 
 AHEAD = 4096
 """Tokens of output that are kept as its worst case before a reply has them: it grows without waiting for the store."""
+INJECTED = " [injected: "
+"""How the mark of a run in a wind tunnel begins."""
 _MOST_OWN = 64
 _NOTHING = Charge()
 
@@ -62,8 +65,8 @@ class GateNote(Value, frozen=True, kw_only=True, omit_defaults=True):
     program: str = ""
     title: str = ""
     has_tools: bool = False
-    landed: str | None = None
-    landing: str | None = None
+    landed: Verdict | None = None
+    landing: Verdict | None = None
     order: str | None = None
     notices: tuple[Notice, ...] = ()
     own: tuple[str, ...] = ()
@@ -72,6 +75,12 @@ class GateNote(Value, frozen=True, kw_only=True, omit_defaults=True):
     limits: dict[str, float] | None = None
     """Those that a person has raised."""
     is_unpriced: bool = False
+    injected: str = ""
+
+
+def read_program(agent_name: str) -> str:
+    """The program in the name that people call its run."""
+    return agent_name.partition(INJECTED)[0].partition("/")[0]
 
 
 def read_note(notes: object) -> GateNote | None:
@@ -122,7 +131,7 @@ class ForeignRun:
         self.text = ""
         self.text_origin = TextOrigin.MODEL
         self.stop_reason: StopReason | None = None
-        self.landing: str | None = None
+        self.landing: Verdict | None = None
         """Why its last call was a landing; None when it was an ordinary one."""
         self.stopped: str | None = None
         """Why a person has stopped it alone."""
@@ -157,8 +166,9 @@ class ForeignRun:
 
     @property
     def agent_name(self) -> str:
-        """What people call it."""
-        return self.program if self.parent is None else f"{self.program}/{self.agent.id}"[:120]
+        """What people call it, with a mark where a wind tunnel changes what its model says."""
+        name = self.program if self.parent is None else f"{self.program}/{self.agent.id}"[:120]
+        return f"{name}{INJECTED}{self.session.injected}]" if self.session.injected else name
 
     def __repr__(self) -> str:
         return f"<ForeignRun {self.run_id} of {self.name}>"
@@ -183,7 +193,7 @@ class ForeignRun:
             return None
         covers = self.passages.values()
         given, output = sum(one.input for one in covers), sum(one.output for one in covers)
-        model = next(iter(self.passages)).call.facts.model
+        model = clean(next(iter(self.passages)).call.facts.model)
         return Reserved(
             input=given,
             output=output,
@@ -194,6 +204,7 @@ class ForeignRun:
 
     def charge(self, model: str, charge: CallCharge) -> None:
         """Count what a call cost."""
+        model = clean(model)
         before = self.accounts.get(model, _NOTHING)
         self.accounts[model] = Charge(
             calls=before.calls + 1, usage=before.usage + charge.usage, picodollars=before.picodollars + charge.money
@@ -232,6 +243,7 @@ class ForeignRun:
             shape=agent.shape.hex(),
             limits=session.raised,
             is_unpriced=not session.cost_is_known,
+            injected=session.injected,
         )
 
     def fields(self) -> dict[str, Any]:

@@ -8,8 +8,9 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from glidepath._wire import Record
-from glidepath.apps.gate.foreign_run import ForeignRun, GateNote, add_charges, read_note
+from glidepath.apps.gate.foreign_run import ForeignRun, GateNote, add_charges, read_note, read_program
 from glidepath.apps.gate.foreign_transcript import ForeignTranscript
+from glidepath.apps.gate.gate_verdicts import judge_stop
 from glidepath.apps.gate.known_agents import KNOWN, UNKNOWN, KnownAgent
 from glidepath.apps.gate.orders import set_limits
 from glidepath.sessions import (
@@ -19,6 +20,7 @@ from glidepath.sessions import (
     call_store,
     charge_reservation,
     each_session,
+    is_recording,
     read_journal,
 )
 from glidepath.values import AssistantMessage, Charge, Snapshot, StoreError, TextOrigin
@@ -96,7 +98,11 @@ async def read_family(store: Any, name: str) -> list[KeptAgent]:
         if error.kind == "missing":  # nobody has written into it yet
             return []
         raise
-    mine = [one for one in entries if one.head and one.session_id[len(name) :][:1] in ("", "/", OTHER)]
+    mine = [
+        one
+        for one in entries
+        if one.head and one.session_id[len(name) :][:1] in ("", "/", OTHER) and not is_recording(one)
+    ]
     found = []
     for entry in sorted(mine, key=lambda one: (one.session_id.count("/"), one.session_id))[:MOST_FAMILY]:
         kept = await _read_agent(store, entry)
@@ -122,7 +128,7 @@ async def recent_names(store: Any, line: str) -> list[str]:
     found: list[str] = []
     since = time.time() - RECENT
     try:
-        async for entry in each_session(store, prefix=line_prefix(line)):
+        async for entry in each_session(store, prefix=line_prefix(line), limit=500):
             if len(found) >= MOST_RECENT:
                 break
             is_ours = entry.summary.get("kind") == GATE and OTHER not in entry.session_id
@@ -151,6 +157,7 @@ def restore_session(line: Line, kept: list[KeptAgent], attribution: Attribution)
     session.meter.count_from(whole.usage.total, whole.picodollars, turns=whole.calls, descendants=below)
     session.stopped = first.journal.entry.flag
     session.order = first.note.order
+    session.injected = session.injected or first.note.injected
     session.cost_is_known = not any(one.note.is_unpriced for one in kept)
     session.estimated = whole.usage.estimated
     session.models = {model for foreign in runs for model in foreign.accounts}
@@ -171,7 +178,8 @@ def _restore_agent(
     # Another gate may have written a part of the same agent under another id.
     agent.calls, agent.tokens = agent.calls + own.calls, agent.tokens + own.usage.total
     agent.money += own.picodollars
-    stopped = kept.journal.entry.flag if before else None  # of the main agent it stops the whole session
+    flag = kept.journal.entry.flag if before else None  # of the main agent it stops the whole session
+    stopped = None if flag is None else judge_stop(flag)
     agent.landed = agent.landed or stopped or note.landed
     agent.landing = agent.landing or stopped or note.landing
     agent.has_tools = agent.has_tools or note.has_tools
@@ -189,7 +197,7 @@ def _restore_agent(
         agent,
         name,
         line=note.line,
-        program=note.program or str(began.agent).partition("/")[0],
+        program=note.program or read_program(str(began.agent)),
         model=began.model,
         parent=next((one for one in before if one.name == above_name), before[0] if before else None),
         run_id=state.run_id,

@@ -8,6 +8,7 @@ any price: see `ForeignTranscript.take`.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from math import inf
 from typing import TYPE_CHECKING, Any
 
 from glidepath._wire import encode, replace
@@ -174,9 +175,35 @@ def _place_after_reply(known: Sequence[Message], told: Sequence[Message]) -> int
 def read_conversation(dialect: str, body: Mapping[str, Any]) -> list[Message]:
     """The messages of a request. What no reader understands is kept as the client wrote it, and never an error."""
     try:
-        return _READERS[dialect](body)
+        found = _READERS[dialect](body)
     except _ODD:
         return _read_one_by_one(dialect, body)
+    return found if all(map(_is_sound, found)) else _read_one_by_one(dialect, body)
+
+
+def _is_sound(message: Message) -> bool:
+    """True when texts are texts: a reader takes over what a client has put in their place."""
+    if isinstance(message, SystemMessage):
+        return isinstance(message.content, str)
+    if isinstance(message, AssistantMessage):
+        return all(map(_is_sound_block, message.blocks)) and all(map(_is_sound_call, message.tool_calls))
+    if isinstance(message, UserMessage | ToolResultMessage):
+        content = message.content
+        return isinstance(content, str) or (isinstance(content, list | tuple) and all(map(_is_sound_block, content)))
+    return True
+
+
+def _is_sound_block(block: Any) -> bool:
+    if isinstance(block, TextBlock):
+        return isinstance(block.text, str)
+    if isinstance(block, ImageBlock | FileBlock):
+        has_data = block.data is None or isinstance(block.data, str | bytes)
+        return has_data and (block.url is None or isinstance(block.url, str)) and isinstance(block.media_type, str)
+    return True
+
+
+def _is_sound_call(call: Any) -> bool:
+    return isinstance(call.id, str) and isinstance(call.name, str) and isinstance(call.arguments, Mapping)
 
 
 def _read_responses(body: Mapping[str, Any]) -> list[Message]:
@@ -207,9 +234,10 @@ def _read_one_by_one(dialect: str, body: Mapping[str, Any]) -> list[Message]:
     for number, item in enumerate(items if isinstance(items, list) else [items]):
         part = {**body, field: [item]} if number == 0 else {field: [item]}
         try:
-            found += _READERS[dialect](part)
+            told = _READERS[dialect](part)
         except _ODD:
-            found.append(CustomMessage(dialect, item))
+            told = [CustomMessage(dialect, item)]
+        found += told if all(map(_is_sound, told)) else [CustomMessage(dialect, item)]
     return found
 
 
@@ -221,13 +249,18 @@ def limit_message(message: Message) -> Message:
     if isinstance(message, SystemMessage):
         return message if _fits(message.content) else SystemMessage(_short(message.content))
     if isinstance(message, UserMessage | ToolResultMessage):
-        content = message.content
-        if isinstance(content, str):
-            return message if _fits(content) else replace(message, content=_short(content))
-        blocks: tuple[Any, ...] = tuple([_limit_block(block) for block in content])
-        unchanged = all(new is old for new, old in zip(blocks, content, strict=True))
-        return message if unchanged else replace(message, content=blocks)
+        limited = _limit_content(message)
+        return limited if _can_be_written(limited) else _summary_of(limited)
     return message if _is_storable(message) else _summary_of(message)
+
+
+def _limit_content(message: UserMessage | ToolResultMessage) -> Message:
+    content = message.content
+    if isinstance(content, str):
+        return message if _fits(content) else replace(message, content=_short(content))
+    blocks: tuple[Any, ...] = tuple([_limit_block(block) for block in content])
+    unchanged = all(new is old for new, old in zip(blocks, content, strict=True))
+    return message if unchanged else replace(message, content=blocks)
 
 
 def _fits(text: str) -> bool:
@@ -254,10 +287,14 @@ def _limit_block(block: Any) -> Any:
 def _is_storable(message: Message) -> bool:
     if isinstance(message, AssistantMessage):
         plain = all(isinstance(block, TextBlock) and _fits(block.text) for block in message.blocks)
-        if plain and message.error is None:
+        if plain and message.error is None and message.info is None:
             return True
+    return _can_be_written(message, 4 * LONGEST_TEXT)
+
+
+def _can_be_written(message: Message, most: float = inf) -> bool:
     try:
-        return len(codec.encode(message)) <= 4 * LONGEST_TEXT
+        return len(codec.encode(message)) <= most
     except Exception:  # half of a surrogate pair, a number without end, something too deep
         return False
 
@@ -271,6 +308,11 @@ def _summary_of(message: Message) -> Message:
             for call in message.tool_calls
         ]
         return AssistantMessage(tuple(blocks), message.stop_reason, message.usage, None, message.model)
+    if isinstance(message, ToolResultMessage):
+        content = message.content if isinstance(message.content, str) else repr(message.content)
+        return ToolResultMessage(clean(message.call_id)[:200], clean(message.tool_name)[:200], _short(content))
+    if isinstance(message, UserMessage):
+        return UserMessage(_short(repr(message.content)))
     if isinstance(message, UnknownMessage):
         return CustomMessage("unknown")
     kind = clean(str(getattr(message, "kind", "custom")))[:80]

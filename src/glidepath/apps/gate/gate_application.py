@@ -23,9 +23,11 @@ from glidepath.apps.gate.bodies import (
     decompress,
     read_body,
 )
-from glidepath.apps.gate.exchanges import Desk, Exchange, ExchangeWatch, Send
+from glidepath.apps.gate.exchange_watch import ExchangeWatch
+from glidepath.apps.gate.exchanges import DRAINED, Desk, Exchange, Send
 from glidepath.apps.gate.gate_routes import GateRoute, guess_dialect, read_route
 from glidepath.apps.gate.governing import GateAnswer, GateRequest, Governor
+from glidepath.apps.gate.recordings.taps import Tap
 from glidepath.apps.gate.upstream_client import UpstreamClient
 from glidepath.apps.server.locks import Doorkeeper, KeyRing, Visitor
 from glidepath.apps.server.locks.key_watch import KeyWatch, OpenRequest
@@ -59,7 +61,7 @@ class RequestHead(Record, kw_only=True):
 
 
 class GateApplication:
-    """Serves the gate. `stop` ends everything at once; `drain` waits for calls in flight."""
+    """Serves the gate. `stop` ends all runs at once; `drain` waits for calls in flight, and no run ends by it."""
 
     def __init__(
         self,
@@ -71,6 +73,7 @@ class GateApplication:
         body_seconds: float = BODY_SECONDS,
         patience: float = PATIENCE,
         keys: KeyRing | None = None,
+        tap: Tap | None = None,
     ) -> None:
         self.governor = governor
         self._desk = Desk(governor, client, patience)
@@ -79,8 +82,10 @@ class GateApplication:
         self._max_body = max_body
         self._body_seconds = body_seconds
         self._watch = ExchangeWatch()
+        self._tap = tap
         self._key_watch = None if keys is None else KeyWatch(keys)
         self._stopped: str | None = None
+        self._is_draining = False
 
     async def __call__(self, scope: dict[str, Any], receive: Receive, send: Send) -> None:
         """One connection's worth of ASGI."""
@@ -91,6 +96,10 @@ class GateApplication:
             await self._live(receive, send)
         elif kind == "websocket":
             await send({"type": "websocket.close", "code": 1008})
+
+    def change(self, *, max_body: int, body_seconds: float) -> None:
+        """Let other bounds hold for the requests that come."""
+        self._max_body, self._body_seconds = max_body, body_seconds
 
     @property
     def in_flight(self) -> int:
@@ -106,15 +115,22 @@ class GateApplication:
             one.interrupt("cut")
 
     async def drain(self, seconds: float) -> None:
-        """Wait for the calls in flight, but not longer than this; then end them."""
+        """Take no further call and wait for those in flight, but not longer than this; then break them off.
+
+        No run ends by that: its agent asks again, and the gate that serves then continues with what the run has spent.
+        """
+        self._is_draining = True
         await self._watch.wait_idle(seconds)
-        await self.stop("the gate is shutting down")
+        for one in tuple(self._watch.exchanges):
+            one.interrupt(DRAINED)
         await self._watch.wait_idle(1)
 
     async def close(self) -> None:
         """Settle what is being settled and close the connections to the upstreams."""
         if self._desk.settling:
             await asyncio.wait(tuple(self._desk.settling), timeout=5)
+        if self._tap is not None:
+            await self._tap.close()
         await self._client.close()
 
     async def _serve(self, scope: dict[str, Any], receive: Receive, send: Send) -> None:
@@ -140,6 +156,16 @@ class GateApplication:
         await self._fly(request, wire_body, receive, send)
 
     async def _fly(self, request: GateRequest, wire_body: bytes, receive: Receive, send: Send) -> None:
+        if self._tap is None:
+            await self._exchange(request, wire_body, receive, send)
+            return
+
+        async def fly(request: GateRequest, send: Send) -> None:
+            await self._exchange(request, wire_body, receive, send)
+
+        await self._tap.pass_call(request, receive, send, fly)
+
+    async def _exchange(self, request: GateRequest, wire_body: bytes, receive: Receive, send: Send) -> None:
         exchange = Exchange(self._desk, request, wire_body, send)
         self._watch.add(exchange)
         watcher = asyncio.ensure_future(_await_leaving(receive, exchange))
@@ -160,6 +186,8 @@ class GateApplication:
         """Check host, origin and key; keys of this gate are taken out of the request's head, and returned."""
         if self._stopped is not None:
             raise HttpError(403, "stopped", f"this gate takes no more calls: {self._stopped}")
+        if self._is_draining:
+            raise HttpError(503, "shutting_down", DRAINED)
         if route is not None and not route.dialect:
             await self._check_key(scope, head, None)
             return []

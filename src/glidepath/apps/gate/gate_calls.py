@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from math import inf
 from typing import TYPE_CHECKING, Any
 
 from glidepath._wire import Record, replace
@@ -16,7 +15,7 @@ from glidepath.apps.gate.estimates import (
     slice_size,
     worst_case,
 )
-from glidepath.apps.gate.gate_words import describe_limit
+from glidepath.apps.gate.gate_verdicts import judge_refusal
 from glidepath.apps.gate.tree import ForeignAgent, ForeignSession, trim_landing
 from glidepath.kernel import SLICE, Booking
 from glidepath.kernel.model_call.booking import open_booking
@@ -27,7 +26,7 @@ if TYPE_CHECKING:
     from glidepath.apps.gate.governing import GateRequest
     from glidepath.apps.gate.lines import Line
     from glidepath.apps.gate.upstreams import Upstream
-    from glidepath.values import Usage
+    from glidepath.values import Usage, Verdict
 
 
 LEAST_ANSWER = 128
@@ -40,6 +39,18 @@ LONGEST_HEADER = 500
 """Characters of a reason in a header."""
 WAIT = 120.0
 """Seconds that a call waits for what other calls have reserved."""
+REPORTS = 8
+"""Children for whose reports a main agent keeps room at the least."""
+LOOK = 5.0
+"""Seconds between two looks whether those that it waits for are still at work."""
+WORK = 2
+"""Landings that must be left for the work of each sub-agent before another one begins beside it."""
+AT_WORK = 60.0
+"""Seconds after its last reply in which a sub-agent is taken to be running its tools."""
+CROWD_LOOK = 0.25
+"""Seconds between two looks whether those beside a sub-agent leave enough for it to begin."""
+WAIT_TO_START = 540.0
+"""Seconds that an agent waits for its first call, until others have ended. Clients give up after 600."""
 
 
 class GateCall(Record, kw_only=True):
@@ -75,7 +86,7 @@ class GateCall(Record, kw_only=True):
         if not self.agent.fixed_size:
             self.agent.fixed_size = measure_fixed_part(self.body)
         self.estimate = estimate_call(self.agent, self.facts, self.size, self.now())
-        self.slice = slice_size([node.caps for node in self.agent.meter.above], self.price)
+        self.slice = slice_size(self.agent.meter.above, self.price)
 
     def first_output(self) -> int:
         """Output to reserve before it begins: a slice where we see it grow, the worst case where we do not."""
@@ -107,14 +118,15 @@ class GateCall(Record, kw_only=True):
         return landing_amount(self.estimate, self.price, self.slice, children)
 
     def trim_landing(self, usage: Usage, calls: int) -> None:
-        """This call was counted: a sub-agent keeps for its landing what it needs by now.
+        """This call was counted: its agent keeps for its landing what it needs by now.
 
-        The main agent keeps what it has: nobody knows how long the reports of its children will be.
+        The main agent keeps room for some reports of children, also before it has any.
         """
-        if self.agent.parent is not None and self.facts.has_tools and self.agent.started and self.agent.meter.limited:
+        if self.facts.has_tools and self.agent.started and self.agent.meter.limited:
             children = sum(1 for other in self.session.live_agents() if other.parent is self.agent)
+            reports = max(children, calls, REPORTS if self.agent.parent is None else 0)
             estimate = estimate_landing(self.agent, self.facts, usage)
-            trim_landing(self.agent, landing_amount(estimate, self.price, self.slice, max(children, calls)))
+            trim_landing(self.agent, landing_amount(estimate, self.price, self.slice, reports))
 
     @property
     def can_draw(self) -> bool:
@@ -125,19 +137,23 @@ class GateCall(Record, kw_only=True):
         """Draw this much more from there, where it is kept elsewhere."""
         await self.line.draw(amount)
 
-    def describe_shortage(self) -> str:
+    def judge_shortage(self) -> Verdict:
         """Which limit has nothing left."""
         refusal = self.agent.meter.find_lack_unlocked(
             Amount(SLICE, 0 if self.price is None else SLICE * self.price.output)
         )
-        return describe_limit(self.session, "tokens" if refusal is None else refusal.resource)
+        return self.judge_refusal(refusal or Refusal(resource="queue", limit=0, used=0))
 
-    def reply_headers(self, landing: str | None) -> tuple[tuple[bytes, bytes], ...]:
+    def judge_refusal(self, refusal: Refusal) -> Verdict:
+        """How its agent ends when this is refused for good."""
+        return judge_refusal(self.agent.meter, self.session.limits, refusal)
+
+    def reply_headers(self, landing: Verdict | None) -> tuple[tuple[bytes, bytes], ...]:
         """Headers of ours for its reply."""
         headers = ((b"x-glidepath-run", _header_text(self.session.id)),)
         if landing is None:
             return headers
-        return (*headers, (b"x-glidepath-landed", _header_text(landing)))
+        return (*headers, (b"x-glidepath-landed", _header_text(landing.cause.reason)))
 
 
 def _header_text(text: str) -> bytes:
@@ -157,8 +173,10 @@ async def book_call(call: GateCall) -> Booking | Refusal:
     if refusal is not None:
         return refusal
 
-    async def attempt(waiting: Waiting | None) -> Reservation | Refusal | None:
+    async def attempt(waiting: Waiting | None) -> Reservation | Refusal | _Crowded | None:
         nonlocal output, landing
+        if waiting is not None:
+            call.line.release_idle()  # it is short: what is kept for those who have gone may help
         if waiting is not None and waiting.claim is not None:
             # Meanwhile the provider may have counted an agent that began like this one.
             call.estimate_now()
@@ -167,6 +185,8 @@ async def book_call(call: GateCall) -> Booking | Refusal:
         while True:
             worst = worst_case(call.estimate, output, call.price)
             got = await _reserve(call, landing, worst, waiting)
+            if isinstance(got, _Crowded):
+                return got
             if isinstance(got, Refusal) and (got.resource == "queue" or got.room >= got.asked > 0):
                 return None
             if isinstance(got, Reservation) or got.resource == "turns" or output <= least:
@@ -175,16 +195,36 @@ async def book_call(call: GateCall) -> Booking | Refusal:
 
     claim = None if call.agent.started else lambda: landing + worst_case(call.estimate, output, call.price)
     around = tuple(node for node in meter.above if node.depth >= 0)
+    lack = Refusal(resource="queue", limit=0, used=0)
     try:
-        got: Reservation | Refusal = await in_turn(meter, attempt, _Patience(call).pause, claim=claim, around=around)
+        # Those that work may finish: nobody is brought down so that another one can begin.
+        patience = _Patience(call, WAIT if claim is None else WAIT_TO_START)
+        while True:
+            got: Reservation | Refusal | _Crowded = await in_turn(
+                meter, attempt, patience.pause, claim=claim, around=around, defers=True
+            )
+            if isinstance(got, Refusal) and _may_finish_later(call, got):
+                lack, call.agent.waits = got, True
+            elif not isinstance(got, _Crowded):
+                break
+            # Not in the queue: that is of all runs on this budget, and the others need not wait for this family.
+            await patience.pause_aside()
+            call.line.release_idle()
+            call.estimate_now()
+            landing = call.landing_after()
     except TimeoutError:
-        return Refusal(resource="time" if call.now() >= call.session.deadline else "queue", limit=0, used=0)
+        is_late = call.now() >= call.session.deadline
+        return Refusal(resource="time", limit=0, used=0) if is_late else lack
+    finally:
+        call.agent.waits = False
     if isinstance(got, Refusal):
         return got
     return open_booking(got, call.estimate.tokens, output, None, call.price, call.estimate.tokens)
 
 
-async def _reserve(call: GateCall, landing: Amount, worst: Amount, waiting: Waiting | None) -> Reservation | Refusal:
+async def _reserve(
+    call: GateCall, landing: Amount, worst: Amount, waiting: Waiting | None
+) -> Reservation | Refusal | _Crowded:
     meter = call.agent.meter
     if call.agent.parent is not None and call.agent.started and not call.agent.in_flight and call.facts.has_tools:
         trim_landing(call.agent, landing)
@@ -192,6 +232,9 @@ async def _reserve(call: GateCall, landing: Amount, worst: Amount, waiting: Wait
     more = Amount(max(0, landing.tokens - kept.tokens), max(0, landing.money - kept.money))
     if waiting is not None or not meter.tree.queue:  # anyone who must queue anyway leaves the store alone
         await call.draw(worst + more)
+    refusal = _lacks_turns(call)  # others have called while this one waited
+    if refusal is not None:
+        return refusal
     if call.agent.started:
         return _continue(call, more, worst, waiting)
     return _reserve_first_call(call, landing, worst, waiting)
@@ -211,9 +254,11 @@ def _output_that_fits(call: GateCall, landing: Amount) -> int:
 
 def _reserve_first_call(
     call: GateCall, landing: Amount, first: Amount, waiting: Waiting | None
-) -> Reservation | Refusal:
+) -> Reservation | Refusal | _Crowded:
     """The first call of an agent, or its first since it was down: with its landing, or not at all."""
     meter = call.agent.meter
+    if _is_crowded(call, landing, first):
+        return _Crowded()
     got = meter.reserve_start(landing, first, queued=waiting is not None)
     if isinstance(got, Refusal):
         return got
@@ -222,6 +267,46 @@ def _reserve_first_call(
     if isinstance(traded, Refusal):
         got.cancel()
     return traded
+
+
+def _is_crowded(call: GateCall, landing: Amount, first: Amount) -> bool:
+    """True for a sub-agent that would leave too little to those beside it: all of them would land half-way.
+
+    Each needs more for its work than its next call. Nobody knows how much: at least twice its landing is presumed.
+    """
+    agent = call.agent
+    if agent.parent is None:
+        return False
+    others = _find_at_work(call)
+    if not others:
+        return False
+    tokens, money = agent.meter.room_for(None, now=True, ahead=True, fair=False)
+    need = WORK * (len(others) + 1)
+    few_tokens = tokens is not None and tokens < landing.tokens + first.tokens + need * landing.tokens
+    return few_tokens or (money is not None and money < landing.money + first.money + need * landing.money)
+
+
+def _find_at_work(call: GateCall) -> list[ForeignAgent]:
+    """The sub-agents beside this one that are in a call, or run their tools."""
+    agent, now = call.agent, call.now()
+    return [
+        one
+        for one in call.session.live_agents()
+        if one is not agent and one.parent is agent.parent and (one.in_flight or now - one.last_spoken < AT_WORK)
+    ]
+
+
+def _may_finish_later(call: GateCall, refusal: Refusal) -> bool:
+    """True for a sub-agent that what others keep for their landings may help: they give it back when they finish.
+
+    One of them always continues, so they never wait for each other.
+    """
+    agent = call.agent
+    if agent.parent is None or not agent.started or refusal.resource not in ("tokens", "money"):
+        return False
+    if agent.order is not None or call.session.order is not None:
+        return False
+    return any(not one.waits and one.meter.landing_kept() != Amount() for one in _find_at_work(call))
 
 
 def _continue(call: GateCall, more: Amount, worst: Amount, waiting: Waiting | None) -> Reservation | Refusal:
@@ -244,23 +329,36 @@ def _lacks_turns(call: GateCall) -> Refusal | None:
     return None if left >= needed else Refusal(resource="turns", limit=limit, used=limit - left)
 
 
-class _Patience:
-    """How long a call waits in the queue: until its session's time is up, and never longer than `WAIT`."""
+class _Crowded:
+    """Those beside a sub-agent leave too little for it to begin."""
 
-    def __init__(self, call: GateCall) -> None:
-        self.until = min(call.session.deadline, call.now() + WAIT)
+
+class _Patience:
+    """How long a call waits in the queue: until its session's time is up, and never longer than this."""
+
+    def __init__(self, call: GateCall, longest: float = WAIT) -> None:
+        self.until = min(call.session.deadline, call.now() + longest)
         self.now = call.now
 
     async def pause(self, waiting: Waiting) -> None:
         left = self.until - self.now()
-        await asyncio.wait_for(asyncio.shield(waiting.turn), None if left == inf else max(0.0, left))
+        if left <= 0:
+            raise TimeoutError
+        await asyncio.wait([waiting.turn], timeout=min(left, LOOK))
+
+    async def pause_aside(self) -> None:
+        left = self.until - self.now()
+        if left <= 0:
+            raise TimeoutError
+        await asyncio.sleep(min(left, CROWD_LOOK))
 
 
 async def book_landing(call: GateCall) -> Booking | None:
     """Reserve the last call of an agent, from what was kept for it and what else is free; None: it cannot be paid."""
     agent, meter = call.agent, call.agent.meter
     left = meter.room_turns()
-    if left is not None and left < 1:
+    others = 0 if agent.started else len(call.session.live_agents())  # one is kept for each of these
+    if left is not None and left < 1 + others:
         return None
     estimate = Estimate(call.estimate.tokens, call.estimate.cached_in_landing)
     least = worst_case(estimate, LEAST_ANSWER, call.price)
@@ -273,11 +371,15 @@ async def book_landing(call: GateCall) -> Booking | None:
         if isinstance(got, Refusal):
             return None
         held = got
-    if not await _extend(
-        call, held, worst_case(estimate, max(call.slice, LEAST_ANSWER), call.price)
-    ) and not await _extend(call, held, least):
-        held.cancel()
-        meter.return_turn()
+    whole = worst_case(estimate, max(call.slice, LEAST_ANSWER), call.price)
+    is_paid = False
+    try:
+        is_paid = await _extend(call, held, whole) or await _extend(call, held, least)
+    finally:  # the client may leave while it waits, and the place where the budget is kept may fail
+        if not is_paid:
+            held.cancel()
+            meter.return_turn()
+    if not is_paid:
         return None
     output = _output_paid(held, estimate, call.price)
     return open_booking(held, estimate.tokens, output, None, call.price, estimate.tokens)

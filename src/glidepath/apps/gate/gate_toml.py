@@ -38,6 +38,7 @@ from glidepath._wire import Value
 from glidepath.agent import Limits
 from glidepath.apps.gate.bodies import MIB
 from glidepath.apps.gate.lines import BudgetTerms
+from glidepath.apps.gate.recordings.recording_terms import RecordingTerms
 from glidepath.apps.gate.upstreams import KeyReference, Upstream
 from glidepath.apps.server.locks import AccessKey
 from glidepath.apps.server.locks.keys import check_key_name, digest_of
@@ -49,7 +50,11 @@ _FAMILY = {"max_agents": "max_descendants", "max_depth": "max_depth"}
 _SPOKEN = {"max_budget_usd": "max_cost", "budget": "max_cost", "max_turns": "max_calls", "max_iterations": "max_calls"}
 """What a limit is called elsewhere."""
 _SECTIONS = ("gate", "upstreams", "limits", "windows", "keys", "tenants", "users", "prices")
-_GATE = ("max_body", "body_timeout", "drain", "observe", "models", "allowed_hosts")
+_HOLDERS = ("keys", "tenants", "users")
+_GATE = (
+    *("max_body", "body_timeout", "drain", "observe", "models", "allowed_hosts"),
+    *("record", "record_max", "record_for"),
+)
 _UPSTREAM = tuple(name for name in Upstream.__struct_fields__ if name != "name")
 _WINDOW = ("max_tokens", "per")
 _BUDGET = ("max_tokens", "max_cost", "per", "window", "share")
@@ -65,6 +70,8 @@ class GateConfig(Value, frozen=True, kw_only=True):
     keys: tuple[AccessKey, ...] = ()
     tenants: Mapping[str, BudgetTerms] = {}
     users: Mapping[str, BudgetTerms] = {}
+    windows: Mapping[str, BudgetTerms] = {}
+    """What the wallet of this name is a share of: nobody who has one uses more of it than there is."""
     models: tuple[str, ...] = ()
     prices: Mapping[str, Any] = {}
     allowed_hosts: tuple[str, ...] = ()
@@ -72,6 +79,8 @@ class GateConfig(Value, frozen=True, kw_only=True):
     max_body: int = 32 * MIB
     body_timeout: float = 60.0
     drain: float = 30.0
+    record: RecordingTerms | None = None
+    """What limits the recordings; None records nothing."""
 
 
 def load_config(path: Path, environ: Mapping[str, str]) -> GateConfig:
@@ -104,6 +113,7 @@ def read_config(found: Mapping[str, Any], environ: Mapping[str, str], folder: Pa
         keys=keys,
         tenants={name: _read_terms("tenants", name, said, windows) for name, said in _tables(found, "tenants")},
         users={name: _read_terms("users", name, said, windows) for name, said in _tables(found, "users")},
+        windows=_find_windows(found, windows),
         models=_read_words("gate.models", gate.get("models", [])),
         prices=_read_prices(_section(found, "prices")),
         allowed_hosts=_read_words("gate.allowed_hosts", gate.get("allowed_hosts", [])),
@@ -111,7 +121,23 @@ def read_config(found: Mapping[str, Any], environ: Mapping[str, str], folder: Pa
         max_body=_read_size("gate.max_body", gate.get("max_body", 32 * MIB)),
         body_timeout=_read_seconds("gate.body_timeout", gate.get("body_timeout", 60.0)),
         drain=_read_seconds("gate.drain", gate.get("drain", 30.0)),
+        record=_read_recording(gate),
     )
+
+
+def _read_recording(gate: Mapping[str, Any]) -> RecordingTerms | None:
+    """Whether calls are recorded; sizes and ages without `record = true` would be mistaken for it."""
+    usual = RecordingTerms()
+    terms = RecordingTerms(
+        largest=_read_size("gate.record_max", gate.get("record_max", usual.largest)),
+        oldest=_read_seconds("gate.record_for", gate.get("record_for", usual.oldest)),
+    )
+    if _read_value("gate.record", gate.get("record", False), bool):
+        return terms
+    given = next((name for name in ("record_max", "record_for") if name in gate), None)
+    if given is not None:
+        raise ConfigurationError(f"gate.{given} needs record = true: without it nothing is recorded")
+    return None
 
 
 def _read_file(path: Path) -> str:
@@ -214,6 +240,16 @@ def _read_window(name: str, said: Mapping[str, Any]) -> BudgetTerms:
     return BudgetTerms(f"window:{name}", limits, _read_period(place, said["per"]))
 
 
+def _find_windows(found: Mapping[str, Any], windows: Mapping[str, BudgetTerms]) -> Mapping[str, BudgetTerms]:
+    """The window of each wallet that is a share of one; the sections are checked already."""
+    shares = [(section, name, said) for section in _HOLDERS for name, said in _tables(found, section)]
+    return {_name_wallet(section, name): windows[said["window"]] for section, name, said in shares if "window" in said}
+
+
+def _name_wallet(section: str, name: str) -> str:
+    return f"{section.removesuffix('s')}:{name}"
+
+
 def _read_period(place: str, per: object) -> str | None:
     if per is not None and per not in PERIODS:
         raise ConfigurationError(f"{place}per must be one of {', '.join(PERIODS)}, not {per!r:.60}")
@@ -229,7 +265,7 @@ def _read_terms(section: str, name: str, said: Mapping[str, Any], windows: Mappi
     limits = _read_limits(place, {key: value for key, value in said.items() if key != "per"}, _LIMITS)
     if per is not None and limits.max_tokens is None and limits.max_cost is None:
         raise ConfigurationError(f"{place}per needs a budget: give max_cost or max_tokens as well")
-    return BudgetTerms(f"{section.removesuffix('s')}:{name}", limits, per)
+    return BudgetTerms(_name_wallet(section, name), limits, per)
 
 
 def _resolve_share(place: str, said: Mapping[str, Any], windows: Mapping[str, BudgetTerms]) -> Mapping[str, Any]:

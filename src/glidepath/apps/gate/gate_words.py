@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
-from glidepath.apps.gate.tree import ForeignSession
+from typing import TYPE_CHECKING
+
 from glidepath.values import Texts, pluralize
+
+if TYPE_CHECKING:
+    from glidepath.apps.gate.tree import GateLimits
 
 MARK = "[glidepath]"
 """How our own words begin, so that nobody mistakes them for the model's."""
@@ -21,9 +25,8 @@ def landing_notice(texts: Texts) -> str:
     return f"{MARK} {texts.fill('landing')}"
 
 
-def describe_limit(session: ForeignSession, resource: str) -> str:
-    """Which limit ended a run, with its figure."""
-    limits = session.limits
+def describe_limit(limits: GateLimits, resource: str) -> str:
+    """Which limit of a run ended it, with its figure."""
     if resource == "tokens" and limits.tokens is not None:
         return f"the limit of {pluralize(limits.tokens, 'token', f'{limits.tokens:,}')} is reached"
     if resource == "money" and limits.money is not None:
@@ -35,10 +38,19 @@ def describe_limit(session: ForeignSession, resource: str) -> str:
     return "the budget is used up"
 
 
-def own_words(reason: str, *, asked: bool) -> str:
-    """The answer when the model wrote none. `asked`: it was asked for one, and answered otherwise."""
+def describe_family(resource: str, limit: int) -> str:
+    """How many sub-agents, or levels of them, a run may have."""
+    return f"this run may have {pluralize(limit, 'sub-agent' if resource == 'descendants' else 'level of sub-agents')}"
+
+
+def own_words(reason: str, *, asked: bool, before: str = "") -> str:
+    """The answer when the model wrote none. `asked`: it was asked for one, and answered otherwise.
+
+    `before` is the answer with which the agent has landed: a program that asks again prints what it gets last.
+    """
     why = "The model was asked for a final answer and wrote none." if asked else "No further model call was made."
-    return f"{MARK} The run was ended here: {reason}. {why}"
+    words = f"{MARK} The run was ended here: {reason}. {why}"
+    return f"{words} Its last answer was:\n\n{before}" if before else words
 
 
 def cut_note(reason: str) -> str:

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 from glidepath._wire import Record, Value
+from glidepath.values import Verdict
 
 if TYPE_CHECKING:
     from glidepath.apps.gate.upstreams import Upstream
@@ -38,6 +39,8 @@ class GateRequest(Record, kw_only=True):
     """`body` is exactly what the client sent: the same bytes and encoding may continue."""
     key: Any = None
     """The access key or token that let it in: a `Visitor`."""
+    agent: Any = None
+    """Whose call it is, once that is known: a `ForeignAgent`."""
     path_model: str | None = None
     """The model, where the path names it (Gemini)."""
     is_streamed_by_path: bool | None = None
@@ -53,6 +56,8 @@ class GateAnswer(Value, frozen=True, kw_only=True):
     headers: tuple[tuple[bytes, bytes], ...] = ()
     said: str = ""
     """Our own words in it, where it takes the place of a model's reply."""
+    why: Verdict | None = None
+    """Why it does."""
 
 
 class GatePassage(Protocol):
@@ -73,16 +78,30 @@ class GatePassage(Protocol):
     """`body` is what the client sent: its own headers about length and encoding hold."""
     is_streamed: bool
     """The client reads events; else it gets one JSON body at the end, from `finish`."""
-    is_cut: bool
-    is_short: bool
     is_abandoned: bool
     """It was sent, and nobody waited for the head of its reply."""
-    stop_reason: str | None
-    """Why it has to end from outside; None while it may continue."""
+    patience: float
+    """Seconds of silence after which the server gives it up and begins the same request again: there is time for that
+    only now. Infinite for most of a run."""
     headers: tuple[tuple[bytes, bytes], ...]
     """Headers of ours for the reply."""
     content_type: bytes | None
     """Of what the client gets as a stream, where it is not the upstream's; known after `open`."""
+
+    @property
+    def is_cut(self) -> bool:
+        """It has ended here: nothing more is read."""
+        ...
+
+    @property
+    def is_short(self) -> bool:
+        """It needs more room before the server reads on."""
+        ...
+
+    @property
+    def stop_reason(self) -> str | None:
+        """Why it has to end from outside; None while it may continue."""
+        ...
 
     def open(self, status: int, headers: Headers) -> None:
         """The upstream has answered. A status from 300 on passes unchanged and releases what was reserved."""

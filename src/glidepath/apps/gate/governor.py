@@ -13,14 +13,22 @@ from glidepath.apps.gate.dialects import DIALECTS, parse_body, write_body
 from glidepath.apps.gate.dialects.dialect import BadRequest, Notice, OwnReply
 from glidepath.apps.gate.gate_calls import GateCall, book_call, book_landing, shorten_estimate
 from glidepath.apps.gate.gate_prices import PriceList
-from glidepath.apps.gate.gate_words import MARK, describe_limit, landing_notice, own_words, soft_notice
+from glidepath.apps.gate.gate_verdicts import judge_loop, judge_order, judge_stop, judge_time
+from glidepath.apps.gate.gate_words import MARK, landing_notice, own_words, soft_notice
 from glidepath.apps.gate.governing import GateAnswer, GatePassage, GateRequest
-from glidepath.apps.gate.known_agents import KnownAgent, find_known, finishing_tool, recognize
+from glidepath.apps.gate.known_agents import (
+    KnownAgent,
+    find_known,
+    finishing_call,
+    finishing_tool,
+    recognize,
+    remove_noise,
+)
 from glidepath.apps.gate.lines import Line
 from glidepath.apps.gate.passage import GovernedPassage, OpenPassage, digest_of_text
 from glidepath.apps.gate.reports import add_reports
 from glidepath.apps.gate.shorten import shorten_results
-from glidepath.apps.gate.tree import GateLimits, give_back_landing
+from glidepath.apps.gate.tree import NEAR_SHARE, GateLimits, give_back_landing
 from glidepath.apps.gate.witnesses import Witness, show_outcome
 from glidepath.apps.server.refusals import HttpError
 from glidepath.kernel import CallCharge
@@ -33,12 +41,16 @@ if TYPE_CHECKING:
     from glidepath.agent import Budget, Limits
     from glidepath.apps.gate.upstreams import Upstream
     from glidepath.kernel import Booking
+    from glidepath.values import Verdict
 
 
-NEAR_SHARE = 0.85
-"""The share of a limit from which on the model is told to finish."""
 LANDING_TIME = 30.0
 """Seconds before the end of a time limit at which agents are brought down; at most a quarter of it."""
+
+
+_CHANGING = (
+    "the budgets of this key have changed, and calls in flight on the old ones do not end: try again when they have"
+)
 
 
 class GateGovernor:
@@ -74,6 +86,10 @@ class GateGovernor:
         self._lines: WeakValueDictionary[str, Line] = WeakValueDictionary()
         """The lines that have called; a line that is forgotten elsewhere is gone here."""
 
+    def change(self, upstreams: Mapping[str, Upstream], prices: PriceList) -> None:
+        """Let other upstreams and prices hold for the calls that come."""
+        self._upstreams, self._prices = upstreams, prices
+
     def report(self) -> dict[str, Any]:
         """What all runs used and how they ended. One run stands for itself; several are added up."""
         sessions = [session.report() for line in self._lines.values() for session in line.sessions.values()]
@@ -108,7 +124,9 @@ class GateGovernor:
         body = parse_body(request.body)
         facts = dialect.read_request(body, request.path_model, request.is_streamed_by_path)
         line = self._line_of(request)
-        agent = self._attribution.find(line, request.line, headers_of(request.headers), facts)
+        # A request that is governed again is of the agent that it was of.
+        agent = request.agent or self._attribution.find(line, request.line, headers_of(request.headers), facts)
+        request.agent = agent
         self._lines[line.name] = line
         path, query = request.path, request.query
         if not facts.stream:
@@ -129,11 +147,19 @@ class GateGovernor:
         )
 
     async def _try(self, call: GateCall) -> GatePassage | GateAnswer:
+        call.session.asking += 1  # while it waits nothing else shows that its session is at work
         try:
+            if not await call.line.await_change():
+                raise HttpError(call.session.known.refusal, "budget_changing", _CHANGING)
             outcome = await self._govern(call)
             if self.witness is not None:
                 await show_outcome(self.witness, call, outcome)
-            return outcome
+            # It may have waited for budget or for the journal, and an order came meanwhile.
+            stopped = self._find_stop(call)
+            if stopped is None or not isinstance(outcome, GovernedPassage):
+                return outcome
+            await outcome.close()  # nothing was sent: all of it is given back
+            return self._refuse_stopped(call, stopped)
         except Touchdown as failed:
             # The place where its budget is kept has failed. A status that this program does not try again.
             status = call.session.known.refusal
@@ -142,6 +168,8 @@ class GateGovernor:
             return self.refuse(call.request, error.status, error.code, str(error))
         except StoreError as error:
             return self._refuse_unkept(call.request, call.session.known, error)
+        finally:
+            call.session.asking -= 1
 
     def _refuse_unkept(self, request: GateRequest, known: KnownAgent, error: StoreError) -> GateAnswer:
         """The journal of this run cannot be written: nothing is spent that is not kept."""
@@ -165,16 +193,16 @@ class GateGovernor:
         """No further call; those in flight are cut."""
         self._stopped = reason
         for passage in list(self._passages):
-            passage.stop(reason)
+            passage.stop(judge_stop(reason))
 
     # --- checks that need no budget -----------------------------------------------------------------------------------
 
     def _check(self, call: GateCall) -> GateAnswer | None:
         """An answer for a call that is never made, whatever there is to spend."""
-        stopped = self._stopped or call.line.stopped or call.session.stopped
+        stopped = self._find_stop(call)
         request, facts = call.request, call.facts
         if stopped is not None:
-            return self.refuse(request, 403, "permission_error", f"this run was stopped: {stopped}")
+            return self._refuse_stopped(call, stopped)
         for model in (facts.model, *facts.other_models):
             if not call.line.allows_model(model):
                 return self.refuse(
@@ -194,6 +222,14 @@ class GateGovernor:
             )
         return None
 
+    def _find_stop(self, call: GateCall) -> str | None:
+        """Why a person wants no further call of its run."""
+        return self._stopped or call.line.stopped or call.session.stopped
+
+    def _refuse_stopped(self, call: GateCall, reason: str) -> GateAnswer:
+        give_back_landing(call.agent)  # it will not land: others may have what was kept for that
+        return self.refuse(call.request, 403, "permission_error", f"this run was stopped: {reason}")
+
     # --- one call -----------------------------------------------------------------------------------------------------
 
     async def _govern(self, call: GateCall) -> GovernedPassage | GateAnswer:
@@ -202,39 +238,44 @@ class GateGovernor:
         if self._observe:
             return await self._forward(call)
         if call.now() >= session.deadline:
-            agent.landed = describe_limit(session, "time")
+            agent.landed = judge_time(session.limits)
         if agent.landed is not None:
             return self._answer_ourselves(call, agent.landed)
         if (order := agent.order or session.order) is not None:
-            return await self._land(call, order)
+            return await self._land(call, judge_order(order))
         looping = self._look_for_loops(call)
         if looping is not None:
-            return await self._land(call, looping, final=False)
+            return await self._land(call, judge_loop(looping), final=False)
         if call.now() >= _soft_deadline(call):
-            return await self._land(call, describe_limit(session, "time"))
+            return await self._land(call, judge_time(session.limits))
         return await self._forward(call)
 
     async def _forward(self, call: GateCall) -> GovernedPassage | GateAnswer:
         """An ordinary call; the landing when its budget is refused for good."""
         booking = await book_call(call)
+        if call.agent.landed is not None and not self._observe:  # while it waited, by an order or another of its calls
+            if not isinstance(booking, Refusal):
+                booking.reservation.cancel()
+                call.agent.meter.return_turn()
+            return self._answer_ourselves(call, call.agent.landed)
         if isinstance(booking, Refusal):
             if call.agent.id == "side":
-                return self._answer_ourselves(call, describe_limit(call.session, booking.resource), final=False)
-            return await self._land(call, describe_limit(call.session, booking.resource))
+                return self._answer_ourselves(call, call.judge_refusal(booking), final=False)
+            return await self._land(call, call.judge_refusal(booking))
         resource = None if self._observe else _near_limit(call)
         if resource is not None and not call.agent.is_noticed and call.facts.has_tools:
             _add_notice(call, soft_notice(self._texts, resource))
         return self._open(call, booking, None)
 
-    async def _land(self, call: GateCall, reason: str, *, final: bool = True) -> GovernedPassage | GateAnswer:
+    async def _land(self, call: GateCall, why: Verdict, *, final: bool = True) -> GovernedPassage | GateAnswer:
         """The last call of an agent: no tools, from what was kept for it; our own words when it cannot be paid."""
         booking = await book_landing(call)
         if booking is None and self._shorten(call):
             booking = await book_landing(call)
         if booking is None:
-            return self._answer_ourselves(call, reason)
+            return self._answer_ourselves(call, why)
         _add_notice(call, landing_notice(self._texts))
-        passage = self._open(call, booking, reason)
+        passage = self._open(call, booking, why)
         passage.is_final = final
         return passage
 
@@ -256,11 +297,11 @@ class GateGovernor:
         shorten_estimate(call, len(write_body(body)))
         return True
 
-    def _open(self, call: GateCall, booking: Booking, landing: str | None) -> GovernedPassage:
+    def _open(self, call: GateCall, booking: Booking, landing: Verdict | None) -> GovernedPassage:
         """The passage of a call, with the request as it goes out: the client's own bytes if nothing had to change."""
         dialect, agent, facts = call.dialect, call.agent, call.facts
         body = call.body
-        if agent.own_texts:
+        if agent.own_texts or agent.is_broken:
             body = dialect.legalize(body, lambda text: digest_of_text(text) in agent.own_texts)
         body = dialect.insert_notices(body, agent.notices)
         finishing = None
@@ -270,10 +311,12 @@ class GateGovernor:
         if not self._observe or not facts.stream:
             body = dialect.set_streaming(body)
         is_verbatim = body is facts.body
+        reader = dialect.open_reader(facts, hide_calls=landing is not None, finishing=finishing)
+        reader.passes_all = self._observe
         passage = GovernedPassage(
             call,
             booking,
-            dialect.open_reader(facts, hide_calls=landing is not None, finishing=finishing),
+            reader,
             call.request.body if is_verbatim else write_body(body),
             is_verbatim=is_verbatim and call.request.is_verbatim,
             landing=landing,
@@ -288,12 +331,27 @@ class GateGovernor:
         return passage
 
     def _cut_at_deadline(self, passage: GovernedPassage) -> None:
-        """A reply that is still being written when the time of its run is up ends there."""
+        """A reply that is still being written when the time of its run is up ends there.
+
+        One that is silent is given up while there is time to land.
+        """
+        call = passage.call
+        if call.session.limits.seconds is None or self._observe:
+            return
+        if passage.landing is None:
+            passage.timer = _call_at(call, _soft_deadline(call), self._lose_patience, passage)
+        else:
+            self._cut_when_time_is_up(passage)
+
+    def _lose_patience(self, passage: GovernedPassage) -> None:
+        call = passage.call
+        passage.patience = call.session.deadline - _soft_deadline(call)
+        self._cut_when_time_is_up(passage)
+
+    def _cut_when_time_is_up(self, passage: GovernedPassage) -> None:
         session = passage.call.session
-        if session.limits.seconds is not None and not self._observe:
-            left = max(0.0, session.deadline - passage.call.now())
-            reason = describe_limit(session, "time")
-            passage.timer = asyncio.get_running_loop().call_later(left, passage.stop, reason)
+        why = judge_time(session.limits)
+        passage.timer = _call_at(passage.call, session.deadline, passage.stop, why)
 
     def _settle(self, passage: GovernedPassage, charge: CallCharge | None) -> None:
         self._passages.discard(passage)
@@ -304,18 +362,18 @@ class GateGovernor:
         if self.witness is not None:
             self.witness.end_call(passage, charge)
 
-    def _answer_ourselves(self, call: GateCall, reason: str, *, final: bool = True) -> GateAnswer:
+    def _answer_ourselves(self, call: GateCall, why: Verdict, *, final: bool = True) -> GateAnswer:
         """Our own words as the model's final reply: it costs nothing, and the agent ends with an answer."""
         agent = call.agent
         if final:
-            agent.landed = agent.landing = agent.landed or reason
+            agent.landed = agent.landing = agent.landed or why
             give_back_landing(agent)
-        text = own_words(reason, asked=False)
+        text = own_words(why.cause.reason, asked=False, before=agent.answer)
         agent.own_texts.add(digest_of_text(text))
         finishing = finishing_tool(call.facts.tool_names, call.facts.tool_choice)
-        move = _finishing_move(call) if finishing is None else _finishing_call(finishing, text)
+        move = _finishing_move(call) if finishing is None else finishing_call(finishing, call.body.get("tools"), text)
         answer = call.dialect.write_reply(call.facts, OwnReply(text=text, call=move))
-        return _as_answer(answer, call.reply_headers(reason), text)
+        return _as_answer(answer, call.reply_headers(why), text, why)
 
     # --- loops ------------------------------------------------------------------------------------------------------
 
@@ -330,7 +388,9 @@ class GateGovernor:
             agent.guarded.update(one.id for one in step.calls)
             shown = Step(calls=step.calls, tools=_Traits(call.facts.tool_names), wound_down=agent.is_noticed)
             before = agent.guard.before(shown)
-            after = None if before is not None else agent.guard.after(shown, step.results)
+            after = (
+                None if before is not None else agent.guard.after(shown, remove_noise(call.session.known, step.results))
+            )
             verdict = before or after
             if verdict is None:
                 continue
@@ -356,12 +416,19 @@ def make_governor(
     program: str = "",
     witness: Witness | None = None,
     budget: Budget | None = None,
+    injected: str = "",
 ) -> GateGovernor:
     """The rules for one holder of a key, whose every run has these limits. `program` names the agent, if known.
 
-    All its runs together draw from the `budget`.
+    All its runs together draw from the `budget`. `injected` says what a wind tunnel does to them.
     """
-    line = Line(name, GateLimits() if observe else GateLimits.of(limits), known=find_known(program), budget=budget)
+    line = Line(
+        name,
+        GateLimits() if observe else GateLimits.of(limits),
+        known=find_known(program),
+        budgets=[budget] if budget else (),
+        injected=injected,
+    )
     return GateGovernor(
         line_of=lambda _: line,
         upstreams=choose_upstreams(upstreams),
@@ -403,6 +470,11 @@ def _add_notice(call: GateCall, text: str) -> None:
         call.agent.notices.append(notice)
 
 
+def _call_at(call: GateCall, when: float, what: Callable[[Any], None], value: object) -> asyncio.TimerHandle:
+    """Have this done at a time of the call's clock."""
+    return asyncio.get_running_loop().call_later(max(0.0, when - call.now()), what, value)
+
+
 def _soft_deadline(call: GateCall) -> float:
     seconds = call.session.limits.seconds
     if seconds is None:
@@ -413,14 +485,17 @@ def _soft_deadline(call: GateCall) -> float:
 def _near_limit(call: GateCall) -> str | None:
     """What is nearly used up, this call and all reserves included."""
     for node in call.agent.meter.lineage:
+        # What can still be drawn from a wallet is left, too.
+        tokens = node.tokens + node.reserved_tokens + node.aside_tokens + node.near_tokens - node.ahead_tokens
+        money = node.money + node.reserved_money + node.aside_money + node.near_money - node.ahead_money
+        turns = node.turns + len(call.session.live_agents())
         caps = node.caps
-        for resource, cap, used in (
-            ("tokens", caps.tokens, node.tokens + node.reserved_tokens + node.aside_tokens),
-            ("money", caps.money, node.money + node.reserved_money + node.aside_money),
-            ("turns", caps.turns, node.turns + len(call.session.live_agents())),
-        ):
-            if cap is not None and used >= cap * NEAR_SHARE:
-                return resource
+        if caps.tokens is not None and tokens >= caps.tokens:
+            return "tokens"
+        if caps.money is not None and money >= caps.money:
+            return "money"
+        if caps.turns is not None and turns >= caps.turns * (1 - NEAR_SHARE):
+            return "turns"
     return None
 
 
@@ -432,14 +507,9 @@ def _finishing_move(call: GateCall) -> tuple[str, dict[str, Any]] | None:
     return move[0], {move[1]: move[2]}
 
 
-def _finishing_call(name: str, text: str) -> tuple[str, dict[str, Any]] | None:
-    """A call of the finishing tool with our words; None when its arguments are more than one text."""
-    if name == "final_answer":
-        return name, {"answer": text}
-    return None
-
-
-def _as_answer(answer: Any, headers: tuple[tuple[bytes, bytes], ...] = (), said: str = "") -> GateAnswer:
+def _as_answer(
+    answer: Any, headers: tuple[tuple[bytes, bytes], ...] = (), said: str = "", why: Verdict | None = None
+) -> GateAnswer:
     own = tuple((name.encode(), value.encode("latin-1", "replace")) for name, value in answer.headers)
     return GateAnswer(
         status=answer.status,
@@ -447,4 +517,5 @@ def _as_answer(answer: Any, headers: tuple[tuple[bytes, bytes], ...] = (), said:
         content_type=answer.content_type,
         headers=(*own, *headers),
         said=said,
+        why=why,
     )

@@ -5,9 +5,12 @@ All of it is data. An agent that is not here is recognized by the ids of its too
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
+from typing import Any
 
-from glidepath._wire import Value
+from glidepath._wire import Value, replace
+from glidepath.values import ToolResultMessage
 
 
 class KnownAgent(Value, frozen=True, kw_only=True):
@@ -24,6 +27,10 @@ class KnownAgent(Value, frozen=True, kw_only=True):
     """Headers that name one agent of the session; none is the main one."""
     parent: tuple[str, ...] = ()
     """Headers that name the agent above it."""
+    noise: tuple[tuple[str, str], ...] = ()
+    """Names and patterns of what it adds to the results of commands and is another one each time."""
+    waiting: str = ""
+    """A pattern for the result of a command that still runs: to ask again is to wait, and no loop."""
     refusal: int = 402
     """The status for a call that must fail: one that this program does not try again."""
     finishing_move: tuple[str, str, str] | None = None
@@ -50,6 +57,12 @@ KNOWN = (
         session=("session-id", "session_id"),
         agent=("thread-id", "thread_id"),
         parent=("x-codex-parent-thread-id",),
+        noise=(
+            ("chunk", r'(?<="chunk_id":")[0-9a-f]+|(?<=Chunk ID: )[0-9a-f]+'),
+            ("took", r'(?<="wall_time_seconds":)[\d.eE+-]+|(?<="duration_seconds":)[\d.eE+-]+'),
+            ("time", r"(?<=Wall time )[\d.]+|(?<=Wall time: )[\d.]+"),
+        ),
+        waiting=r'running with \w+ ID|"session_id":"?\w*\d',
         refusal=400,
     ),
     KnownAgent(
@@ -60,7 +73,11 @@ KNOWN = (
         parent=("x-parent-session-id",),
         session=("x-parent-session-id", "x-session-id", "x-session-affinity"),
     ),
-    KnownAgent(name="gemini-cli", user_agents=("geminicli",)),
+    KnownAgent(
+        name="gemini-cli",
+        user_agents=("geminicli",),
+        noise=(("group", r"(?<=Process Group PGID: )\d+|(?<=Background PIDs: )[\d, ]+"),),
+    ),
     KnownAgent(name="qwen-code", user_agents=("qwencode", "qwen-code")),
     KnownAgent(name="aider", user_agents=("aider",)),
     KnownAgent(
@@ -69,9 +86,23 @@ KNOWN = (
     ),
 )
 UNKNOWN = KnownAgent(name="")
+_NOISE = {known.name: re.compile("|".join([pattern for _, pattern in known.noise])) for known in KNOWN if known.noise}
 
-_FINISHING = ("final_answer", "final_result", "submit_final_answer", "finish", "submit", "attempt_completion")
+_FINISHING = (
+    "final_answer",
+    "final_result",
+    "complete_task",
+    "submit_final_answer",
+    "finish",
+    "submit",
+    "attempt_completion",
+)
 """Tools by which agents end that can end no other way, the most usual first."""
+_ONLY_FINISHING = ("final_", "complete_task")
+"""How those begin that are nothing but that: a sub-agent of Gemini CLI fails without `complete_task`."""
+_WORDS = {"final_answer": "answer", "complete_task": "result"}
+"""The argument that is the answer, where that is one text."""
+_SCHEMAS = ("input_schema", "parameters", "parametersJsonSchema", "parameters_json_schema")
 
 
 def recognize(headers: Mapping[str, str]) -> KnownAgent:
@@ -88,12 +119,48 @@ def find_known(name: str) -> KnownAgent:
     return next((known for known in KNOWN if known.name == name), UNKNOWN)
 
 
+def remove_noise(known: KnownAgent, results: tuple[ToolResultMessage, ...]) -> tuple[ToolResultMessage, ...]:
+    """Results without what this program adds to them: the same output is then the same result."""
+    noise = _NOISE.get(known.name)
+    if noise is None or (known.waiting and any(re.search(known.waiting, one.text) for one in results)):
+        return results
+    return tuple([replace(one, content=noise.sub("", one.text)) for one in results])
+
+
 def finishing_tool(tools: tuple[str, ...], tool_choice: str) -> str | None:
     """The tool that ends the run, for an agent that must call one: it offers such a tool and demands a call.
 
-    `final_answer` and `final_result` are nothing but that; the others only when the model has no other choice.
+    Some tools are nothing but that; the others only when the model has no other choice.
     """
     for name in _FINISHING:
-        if name in tools and (name.startswith("final_") or tool_choice == "required"):
+        if name in tools and (name.startswith(_ONLY_FINISHING) or tool_choice == "required"):
             return name
     return next((name for name in tools if name.startswith("final_result_")), None)
+
+
+def finishing_call(name: str, tools: object, text: str) -> tuple[str, dict[str, Any]] | None:
+    """A call of the finishing tool with these words; None when its arguments are more than one text.
+
+    `tools` are those of the request, in any dialect.
+    """
+    field = _WORDS.get(name)
+    schema = _find_schema(tools, name)
+    required = schema.get("required") if isinstance(schema, dict) else None
+    if field is None or (required and required != [field]):
+        return None
+    return name, {field: text}
+
+
+def _find_schema(tools: object, name: str) -> object:
+    for tool in tools if isinstance(tools, list) else ():
+        if not isinstance(tool, dict):
+            continue
+        inner = tool.get("function"), *_as_list(tool.get("functionDeclarations") or tool.get("function_declarations"))
+        for one in (tool, *inner):
+            if isinstance(one, dict) and one.get("name") == name:
+                return next((one[key] for key in _SCHEMAS if key in one), None)
+    return None
+
+
+def _as_list(value: object) -> list[object]:
+    return value if isinstance(value, list) else []

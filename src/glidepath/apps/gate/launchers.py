@@ -19,6 +19,7 @@ from glidepath._wire import Record, Value
 
 KEY_VARIABLE = "GLIDEPATH_GATE_KEY"
 URL_VARIABLE = "GLIDEPATH_GATE_URL"
+VENDORS_VARIABLE = "GLIDEPATH_GATE_VENDORS"
 
 
 class VendorVariables(Value, frozen=True, kw_only=True):
@@ -279,8 +280,13 @@ class Prepared(Record, kw_only=True):
     """Keys of vendors that the gate does not cover."""
 
 
-def prepare(command: Sequence[str], environ: Mapping[str, str], aims: Mapping[str, Aim], folder: Path) -> Prepared:
-    """The command and its environment behind a gate. `folder` is for overlays, and is gone after the run."""
+def prepare(
+    command: Sequence[str], environ: Mapping[str, str], aims: Mapping[str, Aim], folder: Path, own: Sequence[str] = ()
+) -> Prepared:
+    """The command and its environment behind a gate. `folder` is for overlays, and is gone after the run.
+
+    `own` are the vendors that the gate itself calls at their own addresses: what only they have works behind it.
+    """
     found = find_launcher(command)
     words = list(command)
     launcher = None if found is None else found[0]
@@ -290,6 +296,7 @@ def prepare(command: Sequence[str], environ: Mapping[str, str], aims: Mapping[st
         _point(made, VENDORS[vendor], aim)
     keys = [aim.key for aim in aims.values() if aim.key is not None]
     made.environ[URL_VARIABLE] = next((aim.url for aim in aims.values() if aim.key), next(iter(aims.values())).url)
+    made.environ |= {VENDORS_VARIABLE: ",".join(own)}
     made.environ.pop(KEY_VARIABLE, None)
     if keys:
         made.environ[KEY_VARIABLE] = keys[0]

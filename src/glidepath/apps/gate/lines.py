@@ -5,33 +5,43 @@ from __future__ import annotations
 import asyncio
 import secrets
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from fnmatch import fnmatchcase
 from typing import Any
 
 from glidepath._wire import Value
-from glidepath.agent import Budget, Limits, WalletClient
+from glidepath.agent import Budget, Limits, WalletClient, has_room
 from glidepath.apps.gate.governing import GateRequest
 from glidepath.apps.gate.known_agents import UNKNOWN, KnownAgent
-from glidepath.apps.gate.tree import ForeignSession, GateLimits, give_back_landing
-from glidepath.apps.server.locks import Visitor
+from glidepath.apps.gate.tree import ForeignSession, GateLimits, give_back_landing, warn_near
+from glidepath.apps.server.locks import AccessKey, Visitor
 from glidepath.apps.server.refusals import HttpError
 from glidepath.run import Amount, Caps, Meter
+from glidepath.sessions import MemoryStore
+from glidepath.spi import WalletTerms
 
+REPLY_PATIENCE = 20.0
+"""Seconds that a reply waits for more room: two that wait for each other do so no longer than this."""
 IDLE = 900.0
 """Seconds after which an agent that has not called is presumed gone: its landing is free for others."""
 MOST_NAMES = 2
 MOST_MODELS = 1_000
 MOST_LINES = 10_000
 """Tenants and users in memory: a client may name as many as it likes."""
+SETTLE = 120.0
+"""Seconds that a new call waits for calls in flight on budgets that are no longer those of its line."""
+LOOK = 0.02
+"""Seconds between two looks whether they have ended."""
 MOST_SESSIONS = 2_000
 """Sessions in memory; of those that are over, the oldest are forgotten first. A store still has them."""
 
 
 class Line:
-    """One holder of a key. `limits` are those of each of its sessions; `budget` is what all of them share.
+    """One holder of a key. `limits` are those of each of its sessions; `budgets` are what all of them share.
 
-    A budget that is a wallet is kept in a store for any number of gates: this one draws from it what its calls need.
+    A single budget may be in memory. Wallets are kept in a store for any number of gates: this one draws what its calls
+    need, the same from each of them, or nothing from any. None is inside another: a user who comes with two keys is
+    bounded by his own wallet and by that of the key.
     """
 
     def __init__(
@@ -39,12 +49,15 @@ class Line:
         name: str,
         limits: GateLimits,
         *,
-        budget: Budget | None = None,
+        budgets: Sequence[Budget] = (),
         models: tuple[str, ...] = (),
         known: KnownAgent = UNKNOWN,
         clock: Callable[[], float] = time.monotonic,
+        injected: str = "",
     ) -> None:
         self.name = name
+        self.injected = injected
+        """What a wind tunnel does to its calls; empty without one."""
         self.limits = limits
         self.models = models
         self.known = known
@@ -52,16 +65,75 @@ class Line:
         self.clock = clock
         self.stopped: str | None = None
         self.sessions: dict[str, ForeignSession] = {}
+        self._most_sessions = MOST_SESSIONS
+        """With this many in memory, the next new one has those forgotten that are over."""
         self._thinkers: set[str] = set()
-        self.meter: Meter | None = None if budget is None else budget.meter
+        self._drawing = asyncio.Lock()
+        self._next: Sequence[Budget] | None = None
+        """Budgets that will be above its sessions as soon as nothing is in flight."""
+        self._closing: set[asyncio.Task[None]] = set()
+        self._hang_below(budgets)
+
+    def _hang_below(self, budgets: Sequence[Budget]) -> None:
+        self.meter: Meter | None = budgets[0].meter if budgets else None
         """What is above its sessions."""
         self._purse: WalletClient | None = None
-        self._drawing = asyncio.Lock()
-        if budget is not None and budget.line:
+        wallets = _list_wallets(budgets)
+        if wallets:
             # Each gate has its own key: two processes never hold the same draw.
-            key = f"gate:{name}:{secrets.token_hex(8)}"
-            self._purse = WalletClient(budget.store, budget.line, Meter(Caps()), key=key)
+            key = f"gate:{self.name}:{secrets.token_hex(8)}"
+            self._purse = WalletClient(budgets[0].store, wallets, Meter(Caps()), key=key)
             self.meter = self._purse.meter
+            _foresee(self.meter, wallets)
+
+    # --- other terms ------------------------------------------------------------------------------------------------
+
+    def change(self, limits: GateLimits, budgets: Sequence[Budget], models: tuple[str, ...]) -> None:
+        """Let other terms hold. No limit of a run that has begun is raised: the new ones are for the next runs.
+
+        Wallets have their new limits with the next draw. Where there are others than before, what is in flight ends
+        first: see `await_change`.
+        """
+        self.limits, self.models = limits, models
+        for session in self.sessions.values():
+            session.lower_limits(limits)
+        new = _list_wallets(budgets)
+        if _shape_of(new) != _shape_of(() if self._purse is None else self._purse.line):
+            self._next = budgets
+            self._move()
+            return
+        self._next = None
+        if self._purse is not None:
+            self._purse.declare(new)
+            warn_near(self._purse.meter, *_least_of(new))
+
+    async def await_change(self) -> bool:
+        """Wait a while for what is in flight on budgets that have changed; False when that does not end."""
+        loop = asyncio.get_running_loop()
+        until = loop.time() + SETTLE
+        while self._next is not None and not self._move():
+            if loop.time() >= until:
+                return False
+            await asyncio.sleep(LOOK)
+        return True
+
+    def _move(self) -> bool:
+        """Put all sessions below the new budgets, unless something is in flight."""
+        if self._next is None or self._drawing.locked() or any(one.is_flying for one in self.sessions.values()):
+            return False
+        for session in self.sessions.values():
+            session.move_below(None)
+        if self._purse is not None:
+            closing = asyncio.ensure_future(self._purse.close())
+            self._closing.add(closing)
+            closing.add_done_callback(self._closing.discard)
+        self._hang_below(self._next)
+        self._next = None
+        for session in self.sessions.values():
+            session.move_below(self.meter)
+        return True
+
+    # --- drawing ----------------------------------------------------------------------------------------------------
 
     async def draw(self, amount: Amount) -> None:
         """Have room for this much in what was drawn from the wallets, if there is that much. One after the other.
@@ -72,8 +144,24 @@ class Line:
             async with self._drawing:
                 await self._purse.draw(None, amount, amount)  # type: ignore[arg-type] # of no run in particular
 
+    async def draw_for_reply(self, amount: Amount) -> None:
+        """The same for a reply that has outgrown its reservation: not behind calls that have yet to begin.
+
+        It waits for what others have in flight, but not for long: their replies may wait for this one.
+        """
+        purse = self._purse
+        if purse is None:
+            return
+        until = asyncio.get_running_loop().time() + REPLY_PATIENCE
+        while True:
+            await purse.draw(None, amount, amount, patient=False)  # type: ignore[arg-type] # as above
+            if has_room(purse.meter, amount) or asyncio.get_running_loop().time() >= until:
+                return
+            await asyncio.sleep(REPLY_PATIENCE / 40)
+
     async def close(self) -> None:
         """Settle what was drawn: what is used is used, the rest is free for others."""
+        await asyncio.gather(*self._closing)
         if self._purse is not None:
             await self._purse.close()
 
@@ -91,7 +179,7 @@ class Line:
         session = self.sessions.get(identity)
         if session is None:
             self._forget_oldest()
-            session = ForeignSession(identity, self.limits, self.meter, clock=self.clock)
+            session = ForeignSession(identity, self.limits, self.meter, clock=self.clock, injected=self.injected)
             self.sessions[identity] = session
         if session.known is UNKNOWN:
             session.known = known if self.known is UNKNOWN else self.known
@@ -112,23 +200,49 @@ class Line:
     @property
     def is_idle(self) -> bool:
         """True when none of its agents is at work or keeps something for its landing."""
-        return not any(
-            agent.started or agent.in_flight for session in self.sessions.values() for agent in session.agents.values()
-        )
+        return all(session.is_over for session in self.sessions.values())
 
     def _forget_oldest(self) -> None:
-        if len(self.sessions) < MOST_SESSIONS:
+        if len(self.sessions) < self._most_sessions:
             return
-        over = [one.id for one in self.sessions.values() if not one.live_agents()]
-        for identity in over[: MOST_SESSIONS // 10]:
+        self.release_idle()
+        over = [one.id for one in self.sessions.values() if one.is_over]
+        excess, some = len(self.sessions) - MOST_SESSIONS, MOST_SESSIONS // 10
+        for identity in over[: excess + some]:
             self.sessions.pop(identity).forget_records()
+        # Where nearly all are at work, not every new one looks through all of them.
+        self._most_sessions = max(MOST_SESSIONS, len(self.sessions) + some)
+
+
+def _list_wallets(budgets: Sequence[Budget]) -> tuple[WalletTerms, ...]:
+    """The wallets of these budgets, each once."""
+    return tuple({one.name: one for budget in budgets for one in budget.line}.values())
+
+
+def _shape_of(wallets: Sequence[WalletTerms]) -> list[tuple[object, ...]]:
+    """All that cannot change below a hold: which wallets there are, and what they limit."""
+    return sorted([(one.name, one.per or "", one.max_tokens is None, one.max_money is None) for one in wallets])
+
+
+def _least_of(wallets: Sequence[WalletTerms]) -> tuple[int | None, int | None]:
+    """The smallest limits among these wallets, in tokens and in money."""
+    tokens = min([one.max_tokens for one in wallets if one.max_tokens is not None], default=None)
+    return tokens, min([one.max_money for one in wallets if one.max_money is not None], default=None)
+
+
+def _foresee(root: Meter, wallets: Sequence[WalletTerms]) -> None:
+    """Have a meter know about how much can be drawn before anything was, and say when little of it is left."""
+    tokens, money = _least_of(wallets)
+    root.ahead_tokens, root.ahead_money = tokens or 0, money or 0
+    warn_near(root, tokens, money)
 
 
 class LineBook:
     """Finds the line of a request: the key that let it in, and the tenant and the user that its path names below that.
 
-    `limits` are those of every run. `tenants` and `users` have limits of their own, by name; with a `store` they are
-    wallets. Names in a path choose only below the node of the key.
+    `limits` are those of every run. `tenants` and `users` have limits of their own, by name, whichever key they come
+    with; `windows` say which window the wallet of this name is a share of. All are wallets in the `store`; without one
+    they are gone with the gate. Names in a path choose only below the node of the key.
     """
 
     def __init__(
@@ -138,29 +252,60 @@ class LineBook:
         store: Any = None,
         tenants: Mapping[str, BudgetTerms] | None = None,
         users: Mapping[str, BudgetTerms] | None = None,
+        windows: Mapping[str, BudgetTerms] | None = None,
         models: tuple[str, ...] = (),
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._limits = limits
-        self._store = store
-        self._tenants = tenants or {}
-        self._users = users or {}
-        self._models = models
+        self._store = MemoryStore() if store is None else store
         self._clock = clock
         self._lines: dict[tuple[str, str, str], Line] = {}
-        self._budgets: dict[tuple[str, ...], Budget] = {}
+        self._holders: dict[tuple[str, str, str], AccessKey | None] = {}
         self._closing: set[asyncio.Task[None]] = set()
+        self._set_terms(limits, tenants, users, windows, models)
+
+    def _set_terms(
+        self,
+        limits: GateLimits,
+        tenants: Mapping[str, BudgetTerms] | None,
+        users: Mapping[str, BudgetTerms] | None,
+        windows: Mapping[str, BudgetTerms] | None,
+        models: tuple[str, ...],
+    ) -> None:
+        self._limits = limits
+        self._tenants = tenants or {}
+        self._users = users or {}
+        self._windows = windows or {}
+        self._models = models
+
+    def change(
+        self,
+        limits: GateLimits,
+        *,
+        keys: Mapping[str, AccessKey],
+        tenants: Mapping[str, BudgetTerms],
+        users: Mapping[str, BudgetTerms],
+        windows: Mapping[str, BudgetTerms],
+        models: tuple[str, ...],
+    ) -> None:
+        """Let other terms hold from now on, also for the lines there are; `keys` are those that may have changed."""
+        self._set_terms(limits, tenants, users, windows, models)
+        for place, line in self._lines.items():
+            self._holders[place] = keys.get(place[0], self._holders[place])
+            line.change(limits, *self._terms_of(place))
 
     def find(self, request: GateRequest) -> Line:
         """The line of a request; raises `HttpError` for a name outside the key."""
         visitor: Visitor = request.key
         tenant, user = _names_in(visitor, request.line)
-        key = (visitor.name, tenant, user)
-        line = self._lines.get(key)
+        place = (visitor.name, tenant, user)
+        line = self._lines.get(place)
         if line is None:
             if len(self._lines) >= MOST_LINES:
                 self._forget_idle()
-            line = self._lines[key] = self._open(visitor, tenant, user)
+            self._holders[place] = visitor.key
+            budgets, models = self._terms_of(place)
+            name = "/".join(part for part in place if part)
+            line = self._lines[place] = Line(name, self._limits, budgets=budgets, models=models, clock=self._clock)
         return line
 
     async def close(self) -> None:
@@ -173,34 +318,21 @@ class LineBook:
         """Forget the oldest lines on which nothing happens; what they drew from wallets is given back."""
         idle = [key for key, line in self._lines.items() if line.is_idle]
         for key in idle[: max(1, MOST_LINES // 10)]:
+            del self._holders[key]
             closing = asyncio.ensure_future(self._lines.pop(key).close())
             self._closing.add(closing)
             closing.add_done_callback(self._closing.discard)
 
-    def _open(self, visitor: Visitor, tenant: str, user: str) -> Line:
-        own = visitor.key
-        terms = None
+    def _terms_of(self, place: tuple[str, str, str]) -> tuple[Sequence[Budget], tuple[str, ...]]:
+        """The budgets above a line, and the models that it may use."""
+        own, (_, tenant, user) = self._holders[place], place
+        found = [self._tenants.get(tenant), self._users.get(user)]  # nobody has an empty name
         if own is not None and own.wallet is not None:
-            terms = BudgetTerms(own.wallet, Limits(max_cost=own.max_cost, max_tokens=own.max_tokens), own.per)
-        budget = self._below(None, ("key", visitor.name), terms)
-        budget = self._below(budget, ("tenant", visitor.name, tenant), self._tenants.get(tenant) if tenant else None)
-        budget = self._below(budget, ("user", visitor.name, tenant, user), self._users.get(user) if user else None)
-        models = own.models if own is not None and own.models else self._models
-        name = "/".join(part for part in (visitor.name, tenant, user) if part)
-        return Line(name, self._limits, budget=budget, models=models, clock=self._clock)
-
-    def _below(self, above: Budget | None, place: tuple[str, ...], terms: BudgetTerms | None) -> Budget | None:
-        """The budget of one node below another; the same for everybody who comes by the same way."""
-        if terms is None:
-            return above
-        if place not in self._budgets:
-            if self._store is None:
-                self._budgets[place] = Budget(terms.limits, parent=above)
-            else:
-                self._budgets[place] = Budget(
-                    terms.limits, name=terms.name, store=self._store, per=terms.per, parent=above
-                )
-        return self._budgets[place]
+            found.insert(0, BudgetTerms(own.wallet, Limits(max_cost=own.max_cost, max_tokens=own.max_tokens), own.per))
+        terms = [one for one in found if one is not None]
+        windows = [self._windows[one.name] for one in terms if one.name in self._windows]
+        budgets = [Budget(one.limits, name=one.name, store=self._store, per=one.per) for one in [*windows, *terms]]
+        return budgets, own.models if own is not None and own.models else self._models
 
 
 class BudgetTerms(Value, frozen=True):

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
+from decimal import Decimal, InvalidOperation
+from math import isfinite
 from typing import TYPE_CHECKING, Any
 
 from glidepath._wire import replace
+from glidepath.apps.gate.gate_verdicts import judge_stop
 from glidepath.apps.gate.tree import GateLimits
 from glidepath.sessions import await_store, call_store
-from glidepath.values import ConfigurationError
+from glidepath.values import AgentState, ConfigurationError, pico
 
 if TYPE_CHECKING:
     from glidepath.apps.gate.foreign_run import ForeignRun
@@ -20,6 +23,15 @@ PATIENCE = 2.0
 """Seconds that a stop waits for what it cuts."""
 _ONLY_ENTRY = 1 << 62  # a number that no commit has
 _WHOLE = frozenset({"tokens", "money", "calls", "agents", "depth"})
+_NAMES = {
+    "max_tokens": "tokens",
+    "max_cost": "money",
+    "max_iterations": "calls",
+    "timeout": "seconds",
+    "max_descendants": "agents",
+    "max_depth": "depth",
+}
+"""Limits as people call them, and as `GateLimits` does."""
 
 
 def land_run(run: ForeignRun, reason: str) -> None:
@@ -35,10 +47,11 @@ def stop_run(run: ForeignRun, reason: str) -> None:
     if run.parent is None:
         run.session.stopped = reason
     else:
-        run.stopped = run.agent.landed = run.agent.landing = reason
+        run.stopped = reason
+        run.agent.landed = run.agent.landing = judge_stop(reason)
     for one in (run, *run.descendants()):
         for passage in list(one.passages):
-            passage.stop(reason)
+            passage.stop(judge_stop(reason))
 
 
 async def land_now(keeper: SessionKeeper, run: ForeignRun, reason: str) -> None:
@@ -67,7 +80,7 @@ async def release_run(keeper: SessionKeeper, run: ForeignRun) -> None:
     """Take a stop back: the next call goes out."""
     if run.parent is None:
         run.session.stopped = None
-    if run.agent.landed is not None and run.agent.landed == run.stopped:
+    if run.stopped is not None and run.agent.landed == judge_stop(run.stopped):
         run.agent.landed = run.agent.landing = None
     run.stopped = None
     if keeper.store is not None:
@@ -87,17 +100,38 @@ async def look_at_flag(store: Any, session: ForeignSession) -> None:
         session.stopped, session.record.is_flagged = None, False
 
 
-def raise_limits(session: ForeignSession, limits: Mapping[str, float]) -> None:
-    """Raise limits of a session, in the units of `GateLimits`; raises `ConfigurationError` for one that is lower."""
-    for name, value in limits.items():
-        now = getattr(session.limits, name, None) if name in GateLimits.__struct_fields__ else None
+def raise_limits(session: ForeignSession, limits: Mapping[str, Any]) -> None:
+    """Raise limits of a session, by the names that people use.
+
+    Raises `ConfigurationError` for one that is lower, missing or wrong; then none is raised.
+    """
+    figures = {_named(name): _figure(name, value) for name, value in limits.items()}
+    for name, value in figures.items():
+        now = getattr(session.limits, name)
         if now is None:
             there = ", ".join(one for one in GateLimits.__struct_fields__ if getattr(session.limits, one) is not None)
             raise ConfigurationError(f"{name}: this run has no such limit; it has {there or 'none'}")
         if value < now:
             raise ConfigurationError(f"{name}: {value:g} is less than {now:g}; a running limit can only be raised")
-    set_limits(session, {**(session.raised or {}), **limits})
+    set_limits(session, {**(session.raised or {}), **figures})
     _revive(session)
+
+
+def _named(name: str) -> str:
+    if name not in _NAMES:
+        raise ConfigurationError(f"{name:.80}: a foreign run has no such limit; there are {', '.join(_NAMES)}")
+    return _NAMES[name]
+
+
+def _figure(name: str, value: Any) -> float:
+    try:
+        if name == "max_cost":
+            return pico(Decimal(str(value)), field=name)
+        if isinstance(value, bool) or not isinstance(value, int | float) or not isfinite(value) or value <= 0:
+            raise ValueError
+    except (ValueError, InvalidOperation, OverflowError):
+        raise ConfigurationError(f"{name} must be a number above 0, not {value!r:.40}") from None
+    return value
 
 
 def set_limits(session: ForeignSession, limits: Mapping[str, float]) -> None:
@@ -105,14 +139,11 @@ def set_limits(session: ForeignSession, limits: Mapping[str, float]) -> None:
     known = {name: value for name, value in limits.items() if name in GateLimits.__struct_fields__}
     whole = {name: int(value) if name in _WHOLE else float(value) for name, value in known.items()}
     session.raised = dict(known)
-    session.limits = replace(session.limits, **whole)
-    session.meter.set_caps(session.limits.caps())
-    if session.limits.seconds is not None:
-        session.deadline = session.started_at + session.limits.seconds
+    session.set_limits(replace(session.limits, **whole))
 
 
 def _revive(session: ForeignSession) -> None:
     """Agents that a limit has brought down may call again: there is room now."""
     for agent in session.agents.values():
-        if agent.landed is not None and agent.landed not in (session.stopped, session.order, agent.order):
+        if agent.landed is not None and agent.landed.state is not AgentState.CANCELLED:
             agent.landed = agent.landing = None

@@ -8,6 +8,7 @@ from math import inf
 from typing import TYPE_CHECKING, Any
 
 from glidepath.apps.gate.dialects.dialect import OwnReply
+from glidepath.apps.gate.gate_verdicts import judge_store, judge_time, judge_void_key
 from glidepath.apps.gate.gate_words import cut_note, own_words
 from glidepath.apps.gate.tree import LastCall, give_back_landing, set_landing
 from glidepath.kernel import BYTES_PER_TOKEN, SLICE, Booking, CallCharge
@@ -23,12 +24,15 @@ if TYPE_CHECKING:
     from glidepath.apps.gate.governing import Headers
     from glidepath.apps.gate.upstreams import Upstream
     from glidepath.apps.gate.witnesses import Witness
+    from glidepath.values import Verdict
 
 
 LEAST_BYTES = 16
 """Bytes of a request for a token at most: eight characters of text, and as many of JSON around it."""
 LARGEST_DOCUMENT = 64 << 20
 """Bytes of a reply that comes as one document."""
+LONGEST_ANSWER = 8_000
+"""Characters of an answer that is given again to those who ask after it."""
 SUMMARY = 2
 _FINAL = frozenset({"end_turn", "stop", "completed", "stop_sequence", "STOP", "refusal", "max_tokens", "length"})
 """How a reply stops that is an answer, when it has no calls."""
@@ -45,6 +49,7 @@ class OpenPassage:
     is_cut = False
     is_short = False
     is_abandoned = False
+    patience = inf
     stop_reason: str | None = None
     is_streamed = True
     is_verbatim = True
@@ -94,7 +99,7 @@ class GovernedPassage:
         body: bytes,
         *,
         is_verbatim: bool,
-        landing: str | None,
+        landing: Verdict | None,
         on_close: Callable[[GovernedPassage, CallCharge | None], None],
     ) -> None:
         self.call = call
@@ -110,6 +115,8 @@ class GovernedPassage:
         self.is_streamed = call.facts.stream
         self.is_cut = False
         self.is_short = False
+        self.patience: float = inf
+        """Seconds of silence after which nobody waits for it any longer, beside the upstream's own timeouts."""
         self.is_abandoned = False
         """It was sent, and the client left, or the time was up, before the reply began: somebody may bill it."""
         self.headers = call.reply_headers(landing)
@@ -122,7 +129,7 @@ class GovernedPassage:
         """The call that ends a program which ends no other way: the reply is written again with it."""
         self.is_final = False
         """The agent makes no further call after this one."""
-        self.stop_reason: str | None = None
+        self.stopped: Verdict | None = None
         """Why it was cut from outside."""
         self.timer: asyncio.TimerHandle | None = None
         self.witness: Witness | None = None
@@ -161,13 +168,15 @@ class GovernedPassage:
         return self._follow(self.reader.feed(chunk))
 
     def _follow(self, out: bytes) -> bytes:
+        if self.reader.is_torn:  # as if it had broken off there: the client asks again, and runs no damaged call
+            raise TransientError(f"upstream {self.upstream.name} sent something that is not JSON in a tool call")
         booking = self.booking
         size = self._size()
         if size > booking.size and not self._grow(size):
-            if self.call.can_draw and self.stop_reason is None:
+            if self.call.can_draw and self.stopped is None:
                 self.is_short = True
             else:
-                out += self._cut(self.call.describe_shortage())
+                out += self._cut(self.call.judge_shortage())
         if size > self.mark and self.witness is not None and not self.witness.follow_growth(self, size):
             self.is_short = True
         return out if self.is_streamed and self.move is None else b""
@@ -205,33 +214,55 @@ class GovernedPassage:
         size = self._size()
         if size > self.booking.size:
             try:
-                await self.call.draw(self.booking.next_slice())
+                await self.call.line.draw_for_reply(self.booking.next_slice())
             except Touchdown as failed:  # the place where the budget is kept has failed: nothing more is spent on it
-                self.stop_reason = failed.verdict.cause.reason
+                self.stopped = failed.verdict
                 return
             if not self._grow(size):
-                self.stop_reason = self.call.describe_shortage()
+                self.stopped = self.call.judge_shortage()
         if self.witness is not None:
             try:
                 await self.witness.catch_up(self)
             except StoreError as error:
-                self.stop_reason = f"what it may cost cannot be kept: {error}"
+                self.stopped = judge_store(f"what it may cost cannot be kept: {error}")
 
-    def stop(self, reason: str) -> None:
+    def stop(self, why: Verdict) -> None:
         """Cut it at the next chunk, or at once if the server is waiting for one."""
-        self.stop_reason = reason
+        self.stopped = why
+
+    @property
+    def stop_reason(self) -> str | None:
+        """Why it has to end from outside; None while it may continue."""
+        return None if self.stopped is None else self.stopped.cause.reason
 
     def cut_now(self, reason: str) -> bytes:
         """End the reply properly, in its dialect, with what has come."""
-        out = self._cut(reason)
+        # Nobody has stopped the call itself: the key that let it in is void.
+        out = self._cut(self.stopped or judge_void_key(reason))
         return out if self.is_streamed else self.reader.assemble()
 
-    def _cut(self, reason: str) -> bytes:
+    @property
+    def needs_no_landing(self) -> bool:
+        """All of the reply came, or the client has calls of it: it runs them and asks again, whatever comes behind."""
+        return self.reader.is_complete or (self.is_streamed and self.reader.shown_calls > 0)
+
+    def end_early(self) -> bytes:
+        """End a reply that went silent as if it were whole, with what has come."""
+        self.is_cut = True
+        out = self.reader.cut("")
+        return out if self.is_streamed else self.reader.assemble()
+
+    def end_with(self, landing: GovernedPassage) -> bytes:
+        """End a reply that went silent with the last words of another call."""
+        why = landing.landing or landing.stopped or judge_time(self.call.session.limits)
+        return self._cut(why, landing.reader.client_text)
+
+    def _cut(self, why: Verdict, words: str = "") -> bytes:
         self.is_cut = True
         agent = self.call.agent
-        agent.landed = agent.landing = agent.landed or reason
-        self.landing = self.landing or reason
-        out = self.reader.cut(cut_note(reason).strip())
+        agent.landed = agent.landing = agent.landed or why
+        self.landing = self.landing or why
+        out = self.reader.cut(words.strip() or cut_note(why.cause.reason).strip())
         self._remember_own_turn()
         return out
 
@@ -248,10 +279,12 @@ class GovernedPassage:
         if self.is_cut:
             return out if self.is_streamed else reader.assemble()
         out += reader.end()
+        if not reader.is_complete:
+            self.call.agent.is_broken = True
         if self.landing is None and self._is_void():
             raise TransientError(f"upstream {self.upstream.name} sent nothing that is a reply in this dialect")
         if self.landing is not None:
-            words = "" if self._has_answer() else own_words(self.landing, asked=True)
+            words = "" if self._has_answer() else own_words(self.landing.cause.reason, asked=True)
             out += reader.finish(words)
             self._remember_own_turn()
         return out if self.is_streamed else reader.assemble()
@@ -260,9 +293,12 @@ class GovernedPassage:
         """The model's last words, and the call that ends the program."""
         reader = self.reader
         reader.end()
-        text = reader.text if reader.text.strip() else own_words(self.landing or "", asked=True)
+        text = reader.text if reader.text.strip() else own_words(self._landing_reason(), asked=True)
         reply = OwnReply(text=text, call=self.move, usage=reader.usage_so_far())
         return self.call.dialect.write_reply(self.call.facts, reply).body
+
+    def _landing_reason(self) -> str:
+        return "" if self.landing is None else self.landing.cause.reason
 
     def fail(self, reason: str) -> bytes:
         """The upstream died in the middle: the client gets what came, ended as an error of its dialect."""
@@ -271,6 +307,7 @@ class GovernedPassage:
         if self.landing is not None:
             out = self._cut(self.landing)
             return out if self.is_streamed else self.reader.assemble()
+        self.call.agent.is_broken = True
         error = self.call.dialect.write_stream_error(502, "upstream_failed", reason)
         return error if self.is_streamed else b""
 
@@ -318,7 +355,9 @@ class GovernedPassage:
                 agent.landing = self.landing
             if self.is_final:
                 agent.landed = agent.landed or self.landing
-        if agent.landed is not None or self._is_answer():
+                agent.answer = self.reader.text.strip()[:LONGEST_ANSWER]
+        has_nothing = not agent.calls and not agent.in_flight  # to land with: a second try starts again
+        if agent.landed is not None or self._is_answer() or has_nothing:
             give_back_landing(agent)
         self._on_close(self, charge)
 

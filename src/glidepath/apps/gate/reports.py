@@ -19,6 +19,7 @@ def add_reports(sessions: Sequence[dict[str, Any]]) -> dict[str, Any]:
         "limit": sessions[0]["limit"] if sessions else {},
         "landed": any(one["landed"] for one in sessions),
         "reason": next((one["reason"] for one in sessions if one["reason"]), None),
+        "cause": next((one["cause"] for one in sessions if one["cause"]), None),
         "estimated": any(one["estimated"] for one in sessions),
         "models": sorted({model for one in sessions for model in one["models"]}),
         "agents": [agent for one in sessions for agent in one["agents"]],

@@ -15,13 +15,14 @@ from glidepath.apps.gate.child import CannotStart, ForegroundChild
 from glidepath.apps.gate.launchers import Prepared, find_launcher, prepare
 from glidepath.apps.gate.local_gate import Gate
 from glidepath.apps.gate.report_words import describe_report
-from glidepath.apps.gate.run_plan import make_aims
+from glidepath.apps.gate.run_plan import list_own_vendors, make_aims
 from glidepath.apps.gate.threaded import GateThread
 from glidepath.apps.gate.upstreams import Upstream
 from glidepath.values import pluralize
 
 if TYPE_CHECKING:
     from glidepath.agent import Limits
+    from glidepath.apps.telemetry import OpenTelemetry
     from glidepath.spi import SessionStore
 
 _MOST_ERRORS = 100
@@ -45,40 +46,86 @@ def run_command(
     say: Callable[[str], None],
     observe: bool = False,
     store: SessionStore | None = None,
+    telemetry: Callable[[], OpenTelemetry] | None = None,
     **options: Any,
 ) -> GateFlight:
-    """Run a command behind its own gate; raises `CannotStart` and `ConfigurationError` before anything runs."""
+    """Run a command behind its own gate; raises `CannotStart` and `ConfigurationError` before anything runs.
+
+    `telemetry` is made when the command has started: it may have threads.
+    """
     with contextlib.ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="glidepath-gate-")))
         line = f"run-{secrets.token_hex(4)}"
         found = find_launcher(command)
         program = "" if found is None else found[0].agent
+        later: Any = None if telemetry is None else _LateTelemetry(telemetry)
         gate = Gate(
-            limits, upstreams, observe=observe, line=line, environ=environ, program=program, store=store, **options
+            limits,
+            upstreams,
+            observe=observe,
+            line=line,
+            environ=environ,
+            program=program,
+            store=store,
+            telemetry=later,
+            **options,
         )
         stack.callback(gate.socket.close)
         aims = make_aims(gate.upstreams, gate.url, gate.secret_url, gate.key)
-        made = prepare(command, environ, aims, folder)
+        made = prepare(command, environ, aims, folder, list_own_vendors(gate.upstreams))
         _tell(made, say)
         errors = stack.enter_context(keeping_errors())
         child = ForegroundChild(made.command, made.environ)
-        child.start()  # before there are threads, because it may take the terminal; its first calls wait in the socket
-        thread = GateThread(gate, closing=None if store is None else store.close)
-        try:
-            thread.start()
-        except BaseException:
-            child.kill()
-            child.wait()
-            raise
-        try:
-            code = child.wait()
-        finally:
-            thread.close(DRAIN)
+        code = run_child(child, gate, store, started=None if later is None else later.begin)
         report = gate.report()
         words = describe_report(report, made.name)
+        if gate.tunnel is not None:
+            words += f"\n{gate.tunnel.describe()}"
+        describe = getattr(gate.tap, "describe", None)
+        if describe is not None:
+            words += f"\n{describe()}"
         if errors:
             words += f"\nglidepath gate: {pluralize(len(errors), 'error')} in the gate itself; the first:\n{errors[0]}"
         return GateFlight(code=code, report=report, words=words)
+
+
+class _LateTelemetry:
+    """Telemetry that is made later than what it follows."""
+
+    def __init__(self, make: Callable[[], OpenTelemetry]) -> None:
+        self._make = make
+        self._made: OpenTelemetry | None = None
+
+    def begin(self) -> None:
+        self._made = self._make()
+
+    def for_run(self) -> OpenTelemetry:
+        assert self._made is not None  # noqa: S101 - the gate serves nothing before
+        return self._made.for_run()
+
+
+def run_child(
+    child: ForegroundChild,
+    gate: Gate,
+    store: SessionStore | None,
+    *,
+    started: Callable[[], None] | None = None,
+) -> int:
+    """Start the command and its gate, and wait for the command; its exit code. The store is closed after the gate."""
+    child.start()  # before there are threads, because it may take the terminal; its first calls wait in the socket
+    thread = GateThread(gate, closing=None if store is None else store.close)
+    try:
+        if started is not None:
+            started()
+        thread.start()
+    except BaseException:
+        child.kill()
+        child.wait()
+        raise
+    try:
+        return child.wait()
+    finally:
+        thread.close(DRAIN)
 
 
 @contextlib.contextmanager

@@ -36,6 +36,11 @@ def make_aims(upstreams: Sequence[Upstream], url: str, secret_url: str, key: str
     return {name: Aim(url, key) if mode == "swap" else Aim(secret_url, None, url, key) for name, mode in ordered}
 
 
+def list_own_vendors(upstreams: Sequence[Upstream]) -> list[str]:
+    """The vendors among the upstreams that are called at their own addresses."""
+    return [one.dialect for one in upstreams if urlsplit(one.url)[:2] == urlsplit(ADDRESSES.get(one.dialect, ""))[:2]]
+
+
 def _read_flag(said: str) -> dict[str, str]:
     name, sign, url = said.partition("=")
     if not sign or "/" in name:  # an address may have a = in its path

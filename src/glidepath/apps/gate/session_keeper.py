@@ -38,6 +38,7 @@ from glidepath.apps.server.locks import Allowance
 from glidepath.apps.server.owners import Owners
 from glidepath.sessions import Child, Items, await_store, claim_session, read_journal
 from glidepath.spi import Sign
+from glidepath.tools import clean
 from glidepath.values import StoreError, TextOrigin, UserMessage, describe_error
 
 if TYPE_CHECKING:
@@ -47,8 +48,10 @@ if TYPE_CHECKING:
     from glidepath.apps.gate.lines import Line
     from glidepath.apps.gate.passage import GovernedPassage
     from glidepath.apps.gate.tree import ForeignSession
+    from glidepath.apps.telemetry import OpenTelemetry
     from glidepath.kernel import CallCharge
     from glidepath.spi import SessionStore
+    from glidepath.values import Message, Verdict
 
 IDLE = 30.0
 """Seconds after its answer in which a run may be asked something else and is still the same leg."""
@@ -59,6 +62,11 @@ MOST_KNOWN = 10_000
 LOOK = 1.0
 FAREWELL = 10.0
 _log = logging.getLogger("glidepath.gate")
+
+
+def observe_by(telemetry: OpenTelemetry | None) -> list[Callable[[ForeignRun], Observer | None]]:
+    """Have runs told to telemetry, where there is any."""
+    return [] if telemetry is None else [lambda _: telemetry.for_run().event_observer]
 
 
 class SessionRecord(Record, eq=False):
@@ -246,16 +254,16 @@ class SessionKeeper:
             foreign.charge(call.facts.model, charge)
             reply = reply_of(passage)
         if reply is not None and charge is not None:
-            reply = replace(reply, usage=charge.usage)
-            self._take_reply(foreign, passage, reply)
+            reply = self._take_reply(foreign, passage, replace(reply, usage=charge.usage))
         if foreign.writer is not None:
             items = [] if reply is None else [("message", reply)]
             foreign.writer.put(*items, summarize=foreign.has_answered)
         foreign.teller.end_call(passage, charge, reply)
 
-    def _take_reply(self, foreign: ForeignRun, passage: GovernedPassage, reply: Any) -> None:
+    def _take_reply(self, foreign: ForeignRun, passage: GovernedPassage, told: Message) -> Any:
+        """Note how a call has ended; its reply as it is kept."""
+        reply: Any = foreign.conversation.add(told)
         reader, calls = passage.reader, reply.tool_calls
-        foreign.conversation.add(reply)
         foreign.tool_calls += len(calls)
         foreign.failure = reply.error
         foreign.stop_reason = reply.stop_reason
@@ -265,16 +273,17 @@ class SessionKeeper:
             foreign.text = reply.text
             whole = reader.client_text == reader.text
             foreign.text_origin = TextOrigin.MODEL if whole else TextOrigin.RUNTIME
+        return reply
 
-    async def answer_call(self, call: GateCall, text: str) -> None:
+    async def answer_call(self, call: GateCall, text: str, why: Verdict) -> None:
         """Write that we have answered in the model's place."""
         foreign = await self._run_of(call)
         before = foreign.conversation.messages[-1] if foreign.conversation.messages else None
         reply = own_reply(text)
         items = self._take_request(foreign, call)
-        foreign.touched, foreign.landing, foreign.has_answered = call.now(), call.agent.landed or text, True
+        foreign.touched, foreign.landing, foreign.has_answered = call.now(), why, True
         foreign.text, foreign.text_origin = text, TextOrigin.RUNTIME
-        if before == reply and foreign.conversation.messages[-1] == before:
+        if before == reply and foreign.conversation.messages[-1:] == [before]:
             return  # it asks the same again, and is told the same
         foreign.conversation.add(reply)
         if foreign.writer is not None:
@@ -320,7 +329,7 @@ class SessionKeeper:
             name,
             line=call.line.name,
             program=program_of(call) if above is None else above.program,
-            model=call.facts.model,
+            model=clean(call.facts.model),
             provider=provider_of(call.facts.dialect),
             parent=above,
             call_id=call_id,

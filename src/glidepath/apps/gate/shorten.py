@@ -8,8 +8,13 @@ from typing import Any
 LEAST = 400
 """Characters of a result that stay, half at its beginning and half at its end."""
 _LISTS = ("messages", "input", "contents")
-_RESULT_TYPES = frozenset(
-    {"tool_result", "function_call_output", "custom_tool_call_output", "local_shell_call_output", "mcp_call"}
+# A tuple: a client may have put a list there, which no set can look for.
+_RESULT_TYPES = (
+    "tool_result",
+    "function_call_output",
+    "custom_tool_call_output",
+    "local_shell_call_output",
+    "mcp_call",
 )
 _TEXT_KEYS = ("content", "text", "output", "response", "result", "functionResponse", "function_response", "parts")
 

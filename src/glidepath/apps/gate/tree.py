@@ -4,21 +4,25 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
+from decimal import Decimal
 from math import inf
 from typing import Any
 
-from glidepath._wire import Record, Value
+from glidepath._wire import Record, Value, replace
 from glidepath.agent import Limits
 from glidepath.apps.gate.dialects.dialect import Notice
+from glidepath.apps.gate.gate_verdicts import judge_family, judge_stop, report_verdict
 from glidepath.apps.gate.known_agents import UNKNOWN, KnownAgent
 from glidepath.guards import RepetitionGuard
-from glidepath.run import Amount, Caps, Meter, Price
-from glidepath.values import Usage, pluralize
+from glidepath.run import Amount, Caps, Meter, Price, move_meters, note_limits
+from glidepath.values import Usage, Verdict, share_of
 
 WINDOW = 200_000
 """Tokens of input that a provider holds and nobody has counted."""
 MOST_HELD = 10_000
 MOST_BEGINNINGS = 100
+NEAR_SHARE = Decimal("0.15")
+"""The share of a limit at which the model is told to finish: this much is left."""
 REPEATS = 3
 """How often the same calls may return the same before the gate speaks up."""
 
@@ -54,6 +58,11 @@ class GateLimits(Value, frozen=True, kw_only=True):
         return Caps(tokens=self.tokens, money=self.money, turns=self.calls, descendants=self.agents, depth=self.depth)
 
 
+def warn_near(meter: Meter, tokens: int | None, money: int | None) -> None:
+    """Have a meter say that little is left when this share of these limits is."""
+    meter.warn_near(share_of(tokens or 0, NEAR_SHARE), share_of(money or 0, NEAR_SHARE))
+
+
 class LastCall(Record, kw_only=True):
     """What the provider said of an agent's last call: the best estimate of the next one begins here."""
 
@@ -68,6 +77,8 @@ class ForeignAgent:
     """One conversation of a foreign program: the main one, or that of a sub-agent."""
 
     __slots__ = (
+        "__weakref__",
+        "answer",
         "calls",
         "fixed_size",
         "guard",
@@ -75,6 +86,7 @@ class ForeignAgent:
         "has_tools",
         "id",
         "in_flight",
+        "is_broken",
         "landed",
         "landing",
         "last",
@@ -92,6 +104,7 @@ class ForeignAgent:
         "shape",
         "started",
         "tokens",
+        "waits",
     )
 
     def __init__(self, session: ForeignSession, identity: str, parent: ForeignAgent | None) -> None:
@@ -103,11 +116,15 @@ class ForeignAgent:
         self.meter: Meter = Meter(Caps(), above, 0 if parent is None else above.depth + 1)
         self.started = False
         """It has its own landing set aside."""
-        self.landed: str | None = None
+        self.landed: Verdict | None = None
         """Why it has come down; None while it may call."""
-        self.landing: str | None = None
+        self.landing: Verdict | None = None
         """Why it was last brought down, by a limit or out of a loop; after a loop it may be asked something else."""
+        self.answer = ""
+        """With what it has landed, in the model's words; what it asks after that is answered with it again."""
         self.in_flight = 0
+        self.waits = False
+        """Its next call waits until another agent beside it has ended."""
         self.calls = 0
         self.tokens = 0
         self.money = 0
@@ -119,6 +136,8 @@ class ForeignAgent:
         self.notices: list[Notice] = []
         self.own_texts: set[str] = set()
         """Digests of the turns that we made up: they come back in the client's history."""
+        self.is_broken = False
+        """A reply to it broke off: its history may have a part of a turn that its provider refuses."""
         self.guard = RepetitionGuard(REPEATS, {})
         self.guarded: set[str] = set()
         """Ids of the calls that the guard has seen."""
@@ -146,14 +165,20 @@ class ForeignSession:
         *,
         known: KnownAgent = UNKNOWN,
         clock: Callable[[], float] = time.monotonic,
+        injected: str = "",
     ) -> None:
         self.id = identity
+        self.injected = injected
+        """What the wind tunnel does to its calls; empty without one."""
         self.limits = limits
         self.known = known
         self.clock = clock
         # Below zero: a budget, not a run. What it holds is its agents'.
         self.meter = Meter(limits.caps(), above, -1)
+        warn_near(self.meter, limits.tokens, limits.money)
         self.agents: dict[str, ForeignAgent] = {}
+        self.asking = 0
+        """Calls that are being admitted, and may wait for budget."""
         self.title = ""
         self.started_at = clock()
         self.deadline = inf if limits.seconds is None else self.started_at + limits.seconds
@@ -173,13 +198,47 @@ class ForeignSession:
         """By model and size of tools and system prompt: what the provider counted for the first call of an agent."""
         self._held: dict[str, int] = {}
 
+    def set_limits(self, limits: GateLimits) -> None:
+        """Let these limits hold from now on."""
+        self.limits = limits
+        self.meter.set_caps(limits.caps())
+        warn_near(self.meter, limits.tokens, limits.money)
+        note_limits(self.list_meters())
+        self.deadline = inf if limits.seconds is None else self.started_at + limits.seconds
+
+    def lower_limits(self, limits: GateLimits) -> None:
+        """Of these limits, let those hold that are lower than its own; not where a person has raised its own."""
+        lower = {}
+        for name in GateLimits.__struct_fields__:
+            new, own = getattr(limits, name), getattr(self.limits, name)
+            if new is not None and (own is None or new < own) and name not in (self.raised or {}):
+                lower[name] = new
+        if lower:
+            self.set_limits(replace(self.limits, **lower))
+
+    def list_meters(self) -> list[Meter]:
+        """Its own and those of its agents, each behind what is above it."""
+        return [self.meter, *sorted([agent.meter for agent in self.agents.values()], key=lambda one: one.depth)]
+
+    @property
+    def is_flying(self) -> bool:
+        """True while a call is on its way, or waits for budget."""
+        meter = self.meter
+        is_booked = meter.reserved_tokens or meter.reserved_money or meter.tree.queue
+        return bool(is_booked) or any(agent.in_flight for agent in self.agents.values())
+
+    def move_below(self, above: Meter | None) -> None:
+        """Draw from another budget from now on; nothing is in flight. Each agent needs room for its landing again."""
+        for agent in self.live_agents():
+            give_back_landing(agent)
+        move_meters(self.list_meters(), above)
+
     def add_agent(self, identity: str, parent: ForeignAgent | None) -> ForeignAgent:
         """A new agent of this session. One too many is down before its first call."""
         agent = ForeignAgent(self, identity, parent)
         refusal = None if parent is None else agent.meter.count_descendant()
         if refusal is not None:
-            what = "sub-agent" if refusal.resource == "descendants" else "level of sub-agents"
-            agent.landed = f"this run may have {pluralize(refusal.limit, what)}"
+            agent.landed = judge_family(refusal)
         self.agents[identity] = agent
         return agent
 
@@ -194,8 +253,9 @@ class ForeignSession:
 
     def note_beginning(self, agent: ForeignAgent, call: LastCall) -> None:
         """The first call of an agent was counted: those that begin like it will need as much."""
-        if len(self.beginnings) < MOST_BEGINNINGS:
-            self.beginnings.setdefault((call.model, agent.fixed_size), call)
+        key = (call.model, agent.fixed_size)
+        if key in self.beginnings or len(self.beginnings) < MOST_BEGINNINGS:
+            self.beginnings[key] = call
 
     def note_held(self, response_id: str, tokens: int) -> None:
         """A later request may begin where this reply ended."""
@@ -210,23 +270,31 @@ class ForeignSession:
         for agent in self.agents.values():
             agent.record = None
 
+    @property
+    def is_over(self) -> bool:
+        """True when none of its agents is at work, waits to be, or keeps something for its landing."""
+        return not self.asking and not any(agent.started or agent.in_flight for agent in self.agents.values())
+
     def live_agents(self) -> list[ForeignAgent]:
         """Those that still have a way down to pay for."""
         return [agent for agent in self.agents.values() if agent.started]
 
     def report(self) -> dict[str, Any]:
         """What it used and how it ended, as plain data."""
-        landed = [agent for agent in self.agents.values() if agent.landing]
+        landed = next((agent.landing for agent in self.agents.values() if agent.landing), None)
+        why = landed if self.stopped is None else judge_stop(self.stopped)
         return {
             "run": self.id,
             "agent": self.known.name or None,
             "title": self.title,
+            "injected": self.injected or None,
             "calls": sum(agent.calls for agent in self.agents.values()),
             "tokens": sum(agent.tokens for agent in self.agents.values()),
             "cost": self.cost(),
             "limit": self.limit_figures(),
-            "landed": bool(landed) or self.stopped is not None,
-            "reason": self.stopped or next((agent.landing for agent in landed), None),
+            "landed": why is not None,
+            "reason": None if why is None else why.cause.reason,
+            "cause": report_verdict(why),
             "estimated": self.estimated,
             "seconds": round(self.clock() - self.started_at, 3),
             "models": sorted(self.models),
@@ -253,7 +321,8 @@ def _agent_figures(agent: ForeignAgent) -> dict[str, Any]:
         "tokens": agent.tokens,
         "cost": agent.money / 10**12 if agent.session.cost_is_known else None,
         "landed": agent.landing is not None,
-        "reason": agent.landing,
+        "reason": None if agent.landing is None else agent.landing.cause.reason,
+        "cause": report_verdict(agent.landing),
     }
 
 

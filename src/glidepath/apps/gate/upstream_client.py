@@ -96,14 +96,27 @@ class UpstreamClient:
     """Sends requests to upstreams. Open it in the loop that uses it, and close it there."""
 
     def __init__(self, upstreams: Iterable[Upstream], environ: Mapping[str, str]) -> None:
-        self._ways = {one.name: _Way(one, environ) for one in upstreams}
+        self._environ = environ
+        self._ways: dict[str, _Way] = {}
+        self._gone: set[bytes] = set()
         self._session: aiohttp.ClientSession | None = None
+        self.change(upstreams)
+
+    def change(self, upstreams: Iterable[Upstream]) -> None:
+        """Send to these from now on; raises `ConfigurationError`, and then nothing has changed."""
+        old = self._ways
+        self._ways = {
+            one.name: old[one.name] if one.name in old and old[one.name].upstream == one else _Way(one, self._environ)
+            for one in upstreams
+        }
+        self._gone.update([way.secret for way in old.values() if way.secret])  # replies to them may still be read
 
     async def send(
         self, method: str, upstream: Upstream, path: str, query: bytes, headers: Headers, body: bytes
     ) -> UpstreamReply:
         """Send a request and wait for the head of the reply. Raises `UpstreamError`, and refuses redirects."""
-        way = self._ways[upstream.name]
+        way = self._find_way(upstream)
+        upstream = way.upstream
         query = way.pass_query(query)
         address = upstream.address(path) + (f"?{query.decode('ascii', 'replace')}" if query else "")
         try:
@@ -132,6 +145,19 @@ class UpstreamClient:
                 kind="upstream_redirect",
             )
         return UpstreamReply(response, upstream, way.secret)
+
+    def list_secrets(self) -> list[bytes]:
+        """The providers' keys that were sent: none of them may be written anywhere."""
+        return [*self._gone, *[way.secret for way in self._ways.values() if way.secret]]
+
+    def _find_way(self, upstream: Upstream) -> _Way:
+        """How this one is reached now; raises `UpstreamError` for one that was taken away while a call waited."""
+        way = self._ways.get(upstream.name)
+        if way is None or way.upstream.dialect != upstream.dialect:
+            raise UpstreamError(
+                f"upstream {upstream.name} is no longer configured", status=400, kind="upstream_removed"
+            )
+        return way
 
     def _open_session(self) -> aiohttp.ClientSession:
         if self._session is None:

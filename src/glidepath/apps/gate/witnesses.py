@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from glidepath.apps.gate.governing import GatePassage, GateRequest
     from glidepath.apps.gate.lines import Line
     from glidepath.kernel import CallCharge
+    from glidepath.values import Verdict
 
 
 class Witness(Protocol):
@@ -43,7 +44,7 @@ class Witness(Protocol):
         """A call is over; None when nobody bills it."""
         ...
 
-    async def answer_call(self, call: GateCall, text: str) -> None:
+    async def answer_call(self, call: GateCall, text: str, why: Verdict) -> None:
         """A call was answered with our own words and never made."""
         ...
 
@@ -51,8 +52,8 @@ class Witness(Protocol):
 async def show_outcome(witness: Witness, call: GateCall, outcome: GatePassage | GateAnswer) -> None:
     """Show a witness what was decided about a call. A passage that it refuses, or that nobody waits for, is closed."""
     if isinstance(outcome, GateAnswer):
-        if outcome.said:
-            await witness.answer_call(call, outcome.said)
+        if outcome.why is not None:
+            await witness.answer_call(call, outcome.said, outcome.why)
     elif isinstance(outcome, GovernedPassage):
         try:
             await witness.begin_call(outcome)

@@ -50,6 +50,7 @@ NAME = "openai-responses"
 _CLIENT_TOOLS = ("function", "custom", "namespace", "local_shell", "shell", "apply_patch", "computer")
 """How the types of tools begin that the client runs. Any other type is the provider's: it runs and bills it."""
 _TEXTS = ("input_text", "output_text", "text")
+_ASKING = ("user", "system", "developer")
 _MEDIA = ("input_image", "input_file", "input_audio")
 NOTHING = "…"
 
@@ -131,7 +132,10 @@ class ResponsesDialect:
         return path, query
 
     def legalize(self, body: Body, is_ours: Callable[[str], bool]) -> Body:
-        """Messages of ours without an id and without the reasoning before them; calls of ours as text."""
+        """Messages of ours without an id and without the reasoning before them; calls of ours as text.
+
+        Reasoning of a reply that broke off before what it led to is left out: OpenAI refuses it.
+        """
         changed = _without_own_response(body)
         items = body.get("input")
         if type(items) is not list:
@@ -363,7 +367,10 @@ def _legal_items(items: Sequence[Any], is_ours: Callable[[str], bool]) -> list[A
             if legal[-1] == item:
                 legal[-1] = item
         else:
+            if item.get("role") in _ASKING or as_text(item.get("type")).endswith("_output"):
+                _drop_reasoning(legal)
             legal.append(item)
+    _drop_reasoning(legal)
     return legal
 
 

@@ -2,7 +2,8 @@
 
 Rules that hold in every dialect:
 
-- Only whole events leave. If nothing is hidden or added, what leaves is what came, byte for byte.
+- Only whole events leave. If nothing is hidden or added, what leaves is what came, byte for byte. Data that is not JSON
+  is left out: most clients end at it with an error. In the middle of a call it makes the reply `is_torn`.
 - A call is complete or it is not there (G8). With `hold_calls`, the events of a call wait until the model has written
   all of it; a reply that is cut before loses the call. This is the only safe way: SDKs repair half a JSON text into
   arguments, and agents run calls whatever the stop reason is. Events that follow a waiting call wait behind it, because
@@ -56,6 +57,12 @@ class StreamReader:
         self.is_complete = False
         self.is_cut = False
         self.failure: str | None = None
+        self.is_torn = False
+        """Something that is not JSON came in the middle of a call: nobody knows whether the call is whole."""
+        self.left_out = 0
+        """Events that were not JSON, and did not leave."""
+        self.passes_all = False
+        """Set it for a client that shall get what is not JSON, too."""
         self._hide = ways.get("hide_calls", False)
         self._finishing = ways.get("finishing")
         self._hold = ways.get("hold_calls", True)
@@ -275,8 +282,7 @@ class StreamReader:
             try:
                 out = self._take(frame, data)
             except UNREADABLE:
-                # Nobody can tell what it is: the client may know, but not where a call could be in it.
-                out = b"" if self._hide else frame
+                out = self._take_unreadable(frame, data)
         else:
             out = frame
         if self._hold and (self._open or self._queue):
@@ -284,6 +290,15 @@ class StreamReader:
             self._unsent += self._texts[known:]
             return b"" if self._open else self._flush()
         return out
+
+    def _take_unreadable(self, frame: bytes, data: bytes) -> bytes:
+        if self._hide:
+            return b""  # a call could be in it
+        if self.passes_all or _is_json(data):
+            return frame  # nobody can tell what it is: the client may know
+        self.left_out += 1
+        self.is_torn = self.is_torn or bool(self._open)
+        return b""
 
     def _flush(self) -> bytes:
         out = b"".join(self._queue)
@@ -326,6 +341,14 @@ def info_of(
     if billed is not None:
         known["billed"] = billed
     return ReplyInfo(**known) if known else None
+
+
+def _is_json(data: bytes) -> bool:
+    try:
+        parse_event(data.decode("utf-8", "replace"))
+    except UNREADABLE:
+        return False
+    return True
 
 
 def _event_in(data: bytes) -> dict[str, Any] | None:
