@@ -65,3 +65,18 @@ sleeper = Agent(
     limits=Limits(max_iterations=9, max_tokens=100_000),
     agent_name="sleeper",
 )
+
+
+def answer_page(request):
+    """Call the page's own tool, say what it returned, or tell a long story."""
+    last = request.messages[-1]
+    if last.role == "user" and "long" in last.text:
+        return say("word " * 400).with_delay(0.05)
+    return call("show_map", city="Oslo").with_text("Look.") if last.role == "user" else say(f"It says: {last.text}")
+
+
+mapper = Agent(
+    model=ScriptedModel(price=("1", "2")).forever(answer_page),
+    limits=Limits(max_iterations=9, max_tokens=100_000),
+    agent_name="mapper",
+)

@@ -203,7 +203,7 @@ def test_a_thread_is_a_session(tmp_path):
         ("/agui", {"threadId": "t"}, 400),
         ("/agui", given(""), 400),
         ("/agui/nobody", given(), 404),
-        ("/agui", given(tools=[{"name": "f", "description": "d", "parameters": {}}]), 400),
+        ("/agui", given(tools=[{"name": "pay", "description": "d", "parameters": {}}]), 400),
         ("/agui", {**given(), "resume": [{"interruptId": "x", "status": "resolved", "payload": 1}]}, 404),
     ],
     ids=["half", "empty", "unknown agent", "tools", "unknown thread"],

@@ -40,7 +40,7 @@ def test_the_demo_shows_a_landing_a_loop_an_approval_a_team_and_a_tree(monkeypat
         async with asyncio.timeout(60):
             while hub.flights:  # noqa: ASYNC110 - until all have landed
                 await asyncio.sleep(0.05)
-        found = {card.agent: card for card in (await reader.cards(OPERATOR))[0]}
+        found = {card.agent: card for card in (await reader.list.page(OPERATOR)).cards}
         assert set(found) == set(demo.TASKS)
         assert (found["researcher"].outcome, found["researcher"].phase) == ("wrapped_up", "ground")
         assert found["looper"].guard["guard"] == "repetition"

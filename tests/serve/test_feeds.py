@@ -8,7 +8,10 @@ import pytest
 from glidepath import Agent, AgentState, Limits, tool
 from glidepath.apps.server import LogHead, event_streams
 from glidepath.apps.server.event_log import FolderLog, MemoryLog, kind_of
+from glidepath.apps.server.event_pulse import Pulse
 from glidepath.apps.server.postgres_log import PostgresLog
+from glidepath.apps.server.run_feed import RunFeed
+from glidepath.apps.server.run_series import Series, add_series
 from glidepath.apps.server.run_summary import FlightCard
 from glidepath.errors import TransientError
 from glidepath.events import RetryScheduled, StreamStarted, ToolStarted
@@ -257,7 +260,7 @@ def test_a_run_that_loses_its_event_log_ends_for_those_who_wait_for_it(tmp_path)
             (tmp_path / "s-events").rename(tmp_path / "moved")
             (tmp_path / "s-events").write_text("not a folder")
             doors.open.set()
-            assert code(await asyncio.wait_for(asked, 30)) == (503, "lost")
+            assert code(await asyncio.wait_for(asked, 30)) == (422, "lost"), "a client would try a 5xx again"
 
     asyncio.run(main())
 
@@ -442,3 +445,41 @@ def test_the_state_of_an_agent_is_in_the_answers_of_a_server(tmp_path):
             assert [(one["state"], one["agent_state"]) for one in cards] == [("ended", "completed")] * 2
 
     asyncio.run(main())
+
+
+def test_the_series_of_a_long_run_stays_small_and_begins_and_ends_where_the_run_does():
+    series = Series()
+    for turn in range(5_000):
+        series.add(float(turn), turns=1)
+        series.add(turn + 0.5, 0, 10, 5, 1_000)
+    points = add_series([series.steps()])
+    assert len(points) <= 520
+    assert (points[0].turns < 50, points[-1].turns, points[-1].tokens) == (True, 5_000, 75_000)
+    middle = points[len(points) // 2]
+    assert abs(middle.turns - middle.time) < 2
+
+
+@virtual
+async def test_pieces_of_a_reply_wait_for_the_beat_and_everything_else_does_not():
+    readers, recorded = [5], []
+
+    async def record(feed):
+        recorded.append((feed.run_id, round(asyncio.get_running_loop().time() - began, 3)))
+
+    pulse = Pulse(lambda: readers[0], record)
+    began = asyncio.get_running_loop().time()
+    beating = asyncio.create_task(pulse.run())
+    one, two = (RunFeed(LogHead(run_id=name, session_id=name), MemoryLog()) for name in ("one", "two"))
+    for feed in (one, two, one):
+        pulse.hold(feed)
+    pulse.release(two)
+    await asyncio.sleep(0)
+    assert recorded == [("two", 0.0)]
+    await asyncio.sleep(0.03)
+    assert recorded[1:] == [("one", 0.02), ("two", 0.02)], "all that is held comes with one beat"
+    readers[0] = 50
+    assert 0.02 < pulse.gap < 0.1, "fifty readers are served within a blink"
+    readers[0] = 100_000
+    assert pulse.gap == 1.5
+    pulse.close()
+    beating.cancel()

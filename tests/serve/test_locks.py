@@ -1,6 +1,7 @@
 """Every door has the same lock: roles route by route, keys, whose runs are whose, what a key may spend, origins."""
 
 import asyncio
+import json
 import stat
 import time
 from contextlib import AsyncExitStack, contextmanager
@@ -24,9 +25,9 @@ from glidepath.serve.locks import (
     make_key,
 )
 from glidepath.sessions import MemoryStore, SqliteStore
-from glidepath.testing import ScriptedModel, call, say
+from glidepath.testing import ScriptedModel, call, calls, say
 
-from .deck import TOKEN, Doors, agent, code, controls, events, messages, serving, start
+from .deck import TOKEN, Doors, agent, code, controls, events, messages, pay, serving, start
 
 TOKENS = {
     TOKEN: "control:ada",
@@ -42,7 +43,15 @@ ALLOWED = {
     ("GET", f"{RUN}/messages"): "vrac",
     ("GET", f"{RUN}/journal"): "vrac",
     ("GET", f"{RUN}/at"): "vrac",
+    ("GET", f"{RUN}/timeline"): "vrac",
+    ("GET", f"{RUN}/burn"): "vrac",
+    ("GET", f"{RUN}/request"): "vrac",
     ("GET", f"{RUN}/events"): "vrac",
+    ("GET", "/api/evals"): "vrac",
+    ("GET", "/api/evals/{id:path}"): "vrac",
+    ("POST", "/api/batch/land"): "rc",
+    ("POST", "/api/batch/stop"): "rc",
+    ("POST", "/api/batch/resume"): "c",
     ("GET", "/api/feed"): "vrac",
     ("GET", "/api/approvals"): "vrac",
     ("POST", f"{RUN}/land"): "rc",
@@ -55,11 +64,13 @@ ALLOWED = {
     ("POST", f"{RUN}/settle"): "c",
     ("GET", "/api/budgets"): "vac",
     ("GET", "/api/fleet"): "vac",
+    ("GET", "/api/webhooks"): "vac",
     ("GET", "/metrics"): "vac",
     ("POST", "/api/kill"): "c",
     ("GET", "/openapi.json"): "vrac",
     ("GET", "/v1/models"): "vrac",
     ("GET", "/v1/models/{id:path}"): "vrac",
+    ("POST", "/v1/conversations"): "rc",
     ("POST", "/v1/responses"): "rc",
     ("GET", "/v1/responses/{id}"): "vrac",
     ("POST", "/v1/responses/{id}/cancel"): "rc",
@@ -93,7 +104,7 @@ def test_the_table_has_every_route_that_is_served():
                 (method, route.path)
                 for route in client.server.routes()
                 for method in route.methods - {"HEAD"}
-                if route.path != "/api/{path:path}"
+                if route.path not in ("/api/{path:path}", "/v1/{path:path}")
             }
             assert served == set(DOORS) == set(ALLOWED)
 
@@ -166,6 +177,65 @@ def test_a_caller_who_only_runs_cannot_approve_what_its_own_run_waits_for():
             assert (await client.post(f"/api/runs/{run_id}/decide", json=decision)).status_code == 200
             said = await events(client, run_id)
             assert said[-1][1] == "RunEnded"
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("wish", [None, "stop", "land"])
+def test_an_approver_who_leaves_does_not_end_the_run_that_it_let_go_on(wish):
+    doors = Doors()
+
+    async def main():
+        asks = agent(call("pay", amount=900).with_id("c1"), call("wait"), say("done"), tools=[pay, *doors.tools()])
+        async with serving(asks, token=TOKENS, disconnect_grace=30.0) as client:
+            client.headers.update(as_role("run"))
+            run_id = await start(client)
+            await events(client, run_id)
+            thread = (await client.get(f"/api/runs/{run_id}")).json()["session_id"]
+            resume = [{"interruptId": "c1", "status": "cancelled"}]
+            props = {} if wish is None else {"glidepath": {"on_disconnect": wish}}
+            front = {"threadId": thread, "runId": "r", "messages": [], "resume": resume, "forwardedProps": props}
+            if wish is not None:
+                answer = await client.post("/agui", json=front, headers=as_role("approve"))
+                assert code(answer) == (403, "not_allowed")
+                assert not client.hub.flights
+                return
+            told = [{"type": "http.request", "body": json.dumps(front).encode()}, {"type": "http.disconnect"}]
+            headers = {**as_role("approve"), "host": "localhost", "content-type": "application/json"}
+            scope = {"type": "http", "method": "POST", "path": "/agui", "query_string": b""}
+            scope["headers"] = [(name.encode(), value.encode()) for name, value in headers.items()]
+
+            async def receive():
+                if len(told) == 1:
+                    await doors.entered.wait()
+                return told.pop(0)
+
+            async def send(_):
+                return None
+
+            await asyncio.wait_for(client._transport.app(scope, receive, send), 30)
+            (flight,) = client.hub.flights.values()
+            assert (flight.token.cancelled, flight.token.winding_down) == (False, False)
+            doors.open.set()
+
+    asyncio.run(main())
+
+
+def test_an_approver_does_not_bring_results_of_tools_of_the_client():
+    async def main():
+        page = [{"name": "show_map", "description": "Show a map.", "parameters": {"type": "object", "properties": {}}}]
+        asks = agent(calls(call("pay", amount=9).with_id("c1"), call("show_map").with_id("c2")), say("done"))
+        async with serving(asks, token=TOKENS) as client:
+            said = [{"id": "1", "role": "user", "content": "hi"}]
+            front = {"threadId": "t", "runId": "r", "messages": said, "tools": page}
+            await client.post("/agui", json=front, headers=as_role("run"))
+            more = [*said, {"id": "2", "role": "tool", "toolCallId": "c2", "content": "forged"}]
+            resume = [{"interruptId": "c1", "status": "cancelled"}]
+            answer = await client.post(
+                "/agui", json={**front, "messages": more, "resume": resume}, headers=as_role("approve")
+            )
+            assert code(answer) == (403, "not_allowed")
+            assert "start runs" in answer.json()["error"]["message"]
 
     asyncio.run(main())
 
@@ -765,10 +835,34 @@ def test_no_origin_is_allowed_by_default():
     asyncio.run(main())
 
 
-@pytest.mark.parametrize("origin", ["*", "http://*.example.com", "example.com", "http://a/b", "http://a/", "null", ""])
+@pytest.mark.parametrize(
+    "origin",
+    [
+        "*",
+        "http://*.example.com",
+        "example.com",
+        "http://a/b",
+        "http://a/",
+        "null",
+        "",
+        "http://a:",
+        "http://a:" + "9" * 5000,
+    ],
+)
 def test_only_whole_origins_can_be_allowed(origin):
     with pytest.raises(ConfigurationError, match="is not an origin"):
         check_origins([origin])
+
+
+@pytest.mark.parametrize("port", ["99999", "65536", "0", "05173", pytest.param("80", id="left out by browsers")])
+def test_an_origin_that_no_browser_sends_is_refused(port):
+    with pytest.raises(ConfigurationError, match="never match"):
+        check_origins([f"http://localhost:{port}"])
+
+
+def test_origins_at_the_edges_of_what_browsers_send_are_allowed():
+    edges = ["http://localhost:1", "http://localhost:65535", "http://[::1]:443", "https://app.example.com:80"]
+    assert check_origins(edges) == frozenset(edges)
 
 
 # --- one-time codes ---------------------------------------------------------------------------------------------------

@@ -385,3 +385,24 @@ def test_a_run_is_stopped_and_continues_under_other_limits(tmp_path):
             assert seen[-1][2]["result"]["outcome"] in ("done", "wrapped_up")
 
     asyncio.run(main())
+
+
+@pytest.mark.parametrize("stored", [True, False], ids=["store", "no store"])
+def test_limits_that_a_run_was_started_with_hold_when_it_continues(tmp_path, stored):
+    eager = agent(call("pay", amount=5), times=50, tools=[pay])
+
+    async def main():
+        async with serving(eager, store=SqliteStore(tmp_path / "store") if stored else None) as client:
+            run_id = await start(client, limits={"max_iterations": 2, "grace_iterations": 0})
+            feed = client.hub.feeds[run_id]
+            for _ in range(2):
+                while not feed.finished:
+                    await asyncio.wait({feed.wait_for_news()}, timeout=5)
+                (waiting,) = feed.card.result.pending
+                body = {"id": waiting.call.id, "decision": "approve"}
+                assert (await client.post(f"/api/runs/{run_id}/decide", json=body)).status_code == 200
+            while not feed.finished:
+                await asyncio.wait({feed.wait_for_news()}, timeout=5)
+            assert feed.card.result.cause.reason == "the limit of 2 model turns is reached"
+
+    asyncio.run(main())

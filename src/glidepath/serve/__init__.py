@@ -1,5 +1,5 @@
 """A server for agents: start, watch and steer runs over HTTP, and the flight deck in a browser."""
 
-from glidepath.apps.server import app
+from glidepath.apps.server import Webhook, app
 
-__all__ = ["app"]
+__all__ = ["Webhook", "app"]

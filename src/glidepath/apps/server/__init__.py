@@ -35,6 +35,8 @@ class ServeKeywords(TypedDict, total=False):
     metrics: bool
     demo: bool
     mcp_name: str
+    trace_url: str
+    webhooks: Sequence[Webhook]
 
 
 def app(
@@ -66,18 +68,27 @@ def app(
 
 # What other packages use, imported when it is first asked for.
 if TYPE_CHECKING:
-    from glidepath.apps.server.application import ServeOptions as ServeOptions
     from glidepath.apps.server.event_log import LogHead as LogHead, log_for as log_for
     from glidepath.apps.server.listener import config_for as config_for, listen as listen
     from glidepath.apps.server.prometheus import PrometheusMeters as PrometheusMeters, metrics_plugin as metrics_plugin
     from glidepath.apps.server.protocol_acp import EditorAgent as EditorAgent
+    from glidepath.apps.server.serve_options import ServeOptions as ServeOptions
+    from glidepath.apps.server.webhook_post import (
+        HookAddress as HookAddress,
+        PostFailed as PostFailed,
+        post_signed as post_signed,
+        sign as sign,
+    )
+    from glidepath.apps.server.webhooks import Webhook as Webhook, Webhooks as Webhooks, read_webhooks as read_webhooks
 
 if not TYPE_CHECKING:
     __getattr__ = lazy_attributes(
         __name__,
-        application=("ServeOptions",),
+        serve_options=("ServeOptions",),
         event_log=("LogHead", "log_for"),
         listener=("config_for", "listen"),
         prometheus=("PrometheusMeters", "metrics_plugin"),
         protocol_acp=("EditorAgent",),
+        webhook_post=("HookAddress", "PostFailed", "post_signed", "sign"),
+        webhooks=("Webhook", "Webhooks", "read_webhooks"),
     )

@@ -10,7 +10,6 @@ from contextlib import asynccontextmanager
 from typing import Any, TypeAlias
 
 from starlette.applications import Starlette
-from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import Response
@@ -18,13 +17,16 @@ from starlette.routing import Route
 
 from glidepath import _wire
 from glidepath._version import VERSION
-from glidepath._wire import Settings, WireError, asdict
+from glidepath._wire import WireError, asdict, replace
 from glidepath.agent import Agent
+from glidepath.apps.server.batch_actions import BatchActions
+from glidepath.apps.server.error_answers import ERROR_HANDLERS, raise_not_found
+from glidepath.apps.server.eval_pages import EvalPages
 from glidepath.apps.server.event_log import log_for
 from glidepath.apps.server.event_streams import run_stream, stream_cards
 from glidepath.apps.server.fleet_view import FleetView
 from glidepath.apps.server.gate_door import GateDoor, MountedGate
-from glidepath.apps.server.gatekeeper import BODY_SECONDS, MAX_BODY, OPEN, UNLOCK, Gatekeeper, is_private
+from glidepath.apps.server.gatekeeper import OPEN, UNLOCK, Gatekeeper, is_private
 from glidepath.apps.server.hub import Hub, refusal_of
 from glidepath.apps.server.kill_actions import KillActions
 from glidepath.apps.server.locks import (
@@ -49,8 +51,11 @@ from glidepath.apps.server.refusals import HttpError
 from glidepath.apps.server.route_rights import lock_routes, visitor_of
 from glidepath.apps.server.run_actions import RunActions, check_reason
 from glidepath.apps.server.run_feed import RunFeed
+from glidepath.apps.server.run_query import RunQuery, read_time
+from glidepath.apps.server.serve_options import ServeOptions
 from glidepath.apps.server.shapes import (
     AgentInfo,
+    BatchBody,
     DecideBody,
     ForkBody,
     KillBody,
@@ -63,58 +68,14 @@ from glidepath.apps.server.shapes import (
 )
 from glidepath.apps.server.static_files import static_file
 from glidepath.apps.server.store_reader import StoreReader
+from glidepath.apps.server.webhooks import Webhooks
 from glidepath.values import ConfigurationError, StoreError
 
-__all__ = ["ServeOptions", "make_application"]
+__all__ = ["make_application"]
 
 Handler: TypeAlias = Callable[[Request], Awaitable[Any]]
 MAX_PROMPT = 500_000
 MOST = 1_000_000_000
-_DISCONNECTS = ("land", "continue")
-
-
-class ServeOptions(Settings, frozen=True, kw_only=True):
-    """How a server behaves.
-
-    `max_runs` run at once, more are refused with 429. `on_disconnect` is what happens to a run without a store when
-    its last reader has gone for `disconnect_grace` seconds: `land` or `continue`. `allowed_hosts` are host names beside
-    localhost that requests may use, `allow_origins` the origins whose pages may call. `prefix` is the path under which
-    a proxy shows the server. A body has at most `max_body` bytes, and `body_seconds` to arrive. `resume_lost` resumes,
-    at the start, the runs that a dead server has left behind. Events of runs that wrote none for `keep_events` days are
-    forgotten at the start; the journals stay. Without `metrics` runs are not measured for /metrics. `mcp_name` is what
-    MCP clients call the server.
-    """
-
-    max_runs: int = 100
-    on_disconnect: str = "land"
-    disconnect_grace: float = 3.0
-    allowed_hosts: Sequence[str] = ()
-    allow_origins: Sequence[str] = ()
-    prefix: str = ""
-    max_body: int = MAX_BODY
-    body_seconds: float = BODY_SECONDS
-    resume_lost: bool = False
-    keep_events: float = 30.0
-    metrics: bool = True
-    demo: bool = False
-    mcp_name: str = "glidepath"
-
-    def __post_init__(self) -> None:
-        if self.on_disconnect not in _DISCONNECTS:
-            raise ConfigurationError(f"on_disconnect must be 'land' or 'continue', not {self.on_disconnect!r:.80}")
-        for name in ("max_runs", "max_body"):
-            value = getattr(self, name)
-            if type(value) is not int or value < 1:
-                raise ConfigurationError(f"{name} must be a whole number from 1, not {value!r:.80}")
-        if self.prefix and (not self.prefix.startswith("/") or self.prefix.endswith("/")):
-            raise ConfigurationError(
-                f"prefix must begin with / and not end with it, such as /deck: {self.prefix!r:.80}"
-            )
-
-    @classmethod
-    def no_such_setting(cls, name: str) -> ConfigurationError:
-        """The error for an unknown option."""
-        return ConfigurationError(f"serve has no option {name!r}; there are {', '.join(cls.__struct_fields__)}")
 
 
 def index_agents(agents: Any) -> dict[str, Agent[Any]]:
@@ -185,10 +146,11 @@ def make_application(
                 await mounted.close()
             await server.mcp.close()
             await hub.close()
+            await server.hooks.close()
             await hub.switches.close()
 
     application = Starlette(
-        routes=server.routes(), middleware=middleware, exception_handlers=_HANDLERS, lifespan=lifespan
+        routes=server.routes(), middleware=middleware, exception_handlers=ERROR_HANDLERS, lifespan=lifespan
     )
     application.state.token = best
     application.state.codes = codes
@@ -228,9 +190,12 @@ class DeckServer:
         self.reader = StoreReader(hub)
         self.view = FleetView(hub, self.reader)
         self.actions = RunActions(hub, self.reader)
+        self.batch = BatchActions(self.actions)
+        self.evals = EvalPages(hub)
         self.kills = KillActions(self.actions)
         self.mcp = McpDoor(hub, options.mcp_name)
         self._codes = codes
+        self.hooks = Webhooks(options.webhooks, hub.watchers)
 
     async def open(self) -> None:
         """Get ready; resume lost runs if asked to."""
@@ -246,8 +211,8 @@ class DeckServer:
     async def resume_lost_runs(self) -> list[str]:
         """Resume every run that lost its process, as far as there is room and its agent is here."""
         resumed = []
-        cards, _ = await self.reader.cards(OPERATOR, state="lost", limit=500)
-        for card in cards:
+        lost = RunQuery(states=frozenset({"lost"}))
+        for card in (await self.reader.list.page(OPERATOR, lost, limit=500)).cards:
             if card.agent in self.hub.agents and self.hub.room > 0 and not card.foreign:
                 try:
                     await self.hub.resume(card.agent, card.session_id, run_id=card.run_id)
@@ -264,9 +229,15 @@ class DeckServer:
             "/api/runs/{id:path}/messages": self.messages,
             "/api/runs/{id:path}/journal": self.journal,
             "/api/runs/{id:path}/at": self.at,
+            "/api/runs/{id:path}/timeline": self.timeline,
+            "/api/runs/{id:path}/burn": self.burn,
+            "/api/runs/{id:path}/request": self.model_request,
             "/api/approvals": self.approvals,
+            "/api/evals": self.evaluations,
+            "/api/evals/{id:path}": self.evaluation,
             "/api/budgets": self.budgets,
             "/api/fleet": self.fleet,
+            "/api/webhooks": self.hooks.list_deliveries,
             "/openapi.json": self.openapi,
             "/healthz": self.health,
             "/readyz": self.ready,
@@ -281,7 +252,12 @@ class DeckServer:
             "limits": (LimitsBody, self.actions.limits),
             "settle": (SettleBody, self.actions.settle),
         }
+        batch = {"land": self.batch.land, "stop": self.batch.stop, "resume": self.batch.resume}
         routes = [
+            *[
+                Route(f"/api/batch/{verb}", _handle_post(BatchBody, _on_batch(act)), methods=["POST"])
+                for verb, act in batch.items()
+            ],
             Route("/api/runs", _handle_post(StartBody, self.start, 201), methods=["POST"]),
             Route("/api/kill", _handle_post(KillBody, self.kill), methods=["POST"]),
         ]
@@ -301,8 +277,9 @@ class DeckServer:
             *self.mcp.routes(),
             Route("/", static_file, methods=["GET"]),
         ]
-        nothing = Route("/api/{path:path}", _raise_not_found, methods=["GET", "POST", "PUT", "PATCH", "DELETE"])
-        return [*lock_routes(routes), nothing, *lock_routes([Route("/{path:path}", static_file, methods=["GET"])])]
+        every = ["GET", "POST", "PUT", "PATCH", "DELETE"]
+        nothing = [Route(f"{door}/{{path:path}}", raise_not_found, methods=every) for door in ("/api", "/v1")]
+        return [*lock_routes(routes), *nothing, *lock_routes([Route("/{path:path}", static_file, methods=["GET"])])]
 
     # --- reading ----------------------------------------------------------------------------------------------
 
@@ -325,21 +302,21 @@ class DeckServer:
 
     async def runs(self, request: Request) -> dict[str, Any]:
         """A page of cards."""
-        query = request.query_params
-        cards, cursor = await self.reader.cards(
-            visitor_of(request),
-            state=query.get("state") or None,
-            tag=query.get("tag") or None,
-            text=query.get("q", ""),
-            agent=query.get("agent") or None,
-            cursor=query.get("cursor") or None,
-            limit=_number(request, "limit", 50, 1, 500),
+        given = request.query_params
+        limit = _number(request, "limit", 50, 1, 500)
+        found = await self.reader.list.page(
+            visitor_of(request), RunQuery.parse(given), cursor=given.get("cursor") or None, limit=limit
         )
-        return {"runs": cards, "cursor": cursor}
+        answer = {"runs": found.cards, "cursor": found.cursor}
+        return {**answer, "excerpts": found.excerpts, "searched": found.searched} if given.get("text") else answer
 
     async def run(self, request: Request) -> Any:
         """All about one run."""
-        return await self.reader.detail(request.path_params["id"], visitor_of(request))
+        detail = await self.reader.detail(request.path_params["id"], visitor_of(request))
+        if not self.options.trace_url:
+            return detail
+        trace = await self.reader.find_trace(detail.session_id)
+        return detail if trace is None else replace(detail, trace=self.options.trace_url.replace("{trace_id}", trace))
 
     async def messages(self, request: Request) -> dict[str, Any]:
         """A page of its transcript."""
@@ -356,9 +333,35 @@ class DeckServer:
         turn = _number(request, "turn", 0, 0, MOST)
         return await self.reader.read_state_at(request.path_params["id"], visitor_of(request), turn)
 
+    async def timeline(self, request: Request) -> dict[str, Any]:
+        """A page of what took how long."""
+        after, limit = _number(request, "after", 0, 0, MOST), _number(request, "limit", 200, 1, 1000)
+        order = request.query_params.get("order") or "time"
+        return await self.reader.timeline(request.path_params["id"], visitor_of(request), after, limit, order)
+
+    async def burn(self, request: Request) -> dict[str, Any]:
+        """What a run and its children had used, over time."""
+        return {"points": await self.reader.burn(request.path_params["id"], visitor_of(request))}
+
+    async def model_request(self, request: Request) -> Any:
+        """What a model was asked in one call."""
+        at = read_time(request.query_params, "at")
+        if at is None:
+            raise HttpError(400, "bad_at", "at is missing: name the time at which the call began, as the timeline does")
+        return await self.reader.requests.read(request.path_params["id"], visitor_of(request), at)
+
     async def approvals(self, request: Request) -> dict[str, Any]:
         """Calls that are waiting for a person."""
         return {"approvals": await self.reader.approvals(visitor_of(request))}
+
+    async def evaluations(self, request: Request) -> dict[str, Any]:
+        """The evaluations in the store."""
+        return {"evals": await self.evals.list_cards(visitor_of(request))}
+
+    async def evaluation(self, request: Request) -> Any:
+        """The report of one."""
+        after, limit = _number(request, "after", 0, 0, MOST), _number(request, "limit", 200, 1, 1000)
+        return await self.evals.detail(request.path_params["id"], visitor_of(request), after, limit)
 
     async def budgets(self, _: Request) -> dict[str, Any]:
         """Every tree of budgets."""
@@ -461,7 +464,7 @@ class DeckServer:
         """Ready to work: the store answers."""
         if self.hub.store is not None:
             try:
-                await self.reader.cards(OPERATOR, limit=1)
+                await self.reader.list.page(OPERATOR, limit=1)
             except HttpError as refused:
                 raise HttpError(503, "store_unavailable", str(refused), 1) from None
         return {"status": "ready"}
@@ -526,6 +529,13 @@ def _on_run(act: Callable[[str, Any, Visitor], Awaitable[Any]]) -> Callable[[Req
     return on_run
 
 
+def _on_batch(act: Callable[[Any, Visitor], Awaitable[Any]]) -> Callable[[Request, Any, Visitor], Awaitable[Any]]:
+    async def on_batch(_: Request, body: Any, who: Visitor) -> Any:
+        return await act(body, who)
+
+    return on_batch
+
+
 def _handle_post(kind: Any, handler: Callable[[Request, Any, Visitor], Awaitable[Any]], status: int = 200) -> Handler:
     read = _wire.decoder(kind)
 
@@ -542,33 +552,3 @@ def _handle_post(kind: Any, handler: Callable[[Request, Any, Visitor], Awaitable
         return _json(await _translate_errors(act, request), status)
 
     return handle
-
-
-async def _raise_not_found(_: Request) -> Response:
-    raise HTTPException(404)
-
-
-async def _make_refusal_response(_: Request, error: Exception) -> Response:
-    refused: Any = error
-    headers = {} if refused.retry_after is None else {"retry-after": str(refused.retry_after)}
-    return _json(refused.body, refused.status, headers)
-
-
-async def _make_http_error_response(_: Request, error: Exception) -> Response:
-    known: Any = error
-    code = {404: "not_found", 405: "method_not_allowed"}.get(known.status_code, "refused")
-    message = "there is no such path: GET /openapi.json lists them" if code == "not_found" else str(known.detail)
-    return _json({"error": {"code": code, "message": message}}, known.status_code, known.headers or {})
-
-
-async def _make_unavailable_response(request: Request, error: Exception) -> Response:
-    known: Any = error
-    return await _make_refusal_response(request, refusal_of(known))
-
-
-_HANDLERS: dict[Any, Any] = {
-    HttpError: _make_refusal_response,
-    HTTPException: _make_http_error_response,
-    ConfigurationError: _make_unavailable_response,
-    StoreError: _make_unavailable_response,
-}

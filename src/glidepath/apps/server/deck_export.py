@@ -20,7 +20,7 @@ from glidepath.values import ConfigurationError
 _SCRIPT = re.compile(r'<script[^>]*\bsrc="([^"]+)"[^>]*></script>')
 _STYLE = re.compile(r'<link[^>]*\brel="stylesheet"[^>]*\bhref="([^"]+)"[^>]*>')
 _LINKS = re.compile(r"<link[^>]*>")
-_MOST_TURNS, _PAGE = 300, 1000
+_MOST_TURNS, _PAGE, _MOST_SPANS = 300, 1000, 100_000
 MISSING = (
     "the flight deck's page is missing: run `make deck-build` in the checkout (needs Node.js 20.19 or later), "
     "then install again unless you installed with `pip install -e`"
@@ -51,6 +51,8 @@ async def export_run(reader: StoreReader, name: str) -> dict[str, Any]:
         "messages": messages["messages"],
         "journal": records["records"],
         "turns": turns,
+        "burn": await reader.burn(name, OPERATOR),
+        "timeline": await reader.timeline(name, OPERATOR, 0, _MOST_SPANS, "time"),
     }
 
 

@@ -47,6 +47,8 @@ class EventLog(Protocol):
     """Where events are kept. Lines are JSON without a line break; the first line of a run has number 1."""
 
     name: str
+    is_remote: bool
+    """Writing takes a round trip to another process."""
 
     def append(self, head: LogHead, lines: Sequence[bytes]) -> Awaitable[None] | None:
         """Write lines after the last; None when they are written, or something to await until they are."""
@@ -81,8 +83,9 @@ class MemoryLog:
     """Keeps events in memory, of the latest runs: for servers without a store."""
 
     name = "memory"
+    is_remote = False
 
-    def __init__(self, runs: int = 2_000) -> None:
+    def __init__(self, runs: int = 4_000) -> None:
         self._runs = runs
         self._lines: OrderedDict[str, tuple[LogHead, list[bytes]]] = OrderedDict()
 
@@ -128,6 +131,7 @@ class FolderLog:
     """
 
     name = "folder"
+    is_remote = False
 
     def __init__(self, folder: Path | str) -> None:
         self.folder = Path(folder)

@@ -19,9 +19,7 @@ __all__ = ["EventStream", "run_stream", "stream_cards", "wait_until_gone"]
 HEARTBEAT = 15.0  # seconds
 PAGE = 512  # events in one write
 BEHIND = 2_000  # events that a reader may be behind before it is given a snapshot instead
-QUICK, SLOW = 0.02, 1.5  # seconds between two writes to one reader, when there are few and when there are many
-PER_READER = 0.0075
-SOME = 0.2  # a longer pause than this is the same for all
+TOGETHER = 0.01  # seconds within which what comes goes into one write: a turn begins with several events
 TICK = 0.25  # seconds between two looks at the list
 LOOK_AROUND = 2.0  # seconds between two looks into the store, for what other processes do
 BEAT = b": \n\n"
@@ -112,21 +110,13 @@ async def _run_parts(
             after += len(frames)
             if after >= feed.last and not feed.finished:  # what comes within a moment comes with one write
                 current = True
-                await asyncio.sleep(_pause(hub, feed))
+                await asyncio.sleep(TOGETHER)
             continue
         current = True
         if feed.finished or (hub.closing and not feed.live):
             return
         if not await _wait_for_news(feed, after):
             yield BEAT
-
-
-def _pause(hub: Hub, feed: RunFeed) -> float:
-    """Seconds to the next write. Many readers are served together, a quarter of the runs at a time."""
-    gap = min(SLOW, max(QUICK, PER_READER * hub.readers))
-    if gap <= SOME:
-        return gap
-    return gap - (asyncio.get_running_loop().time() + gap * (id(feed) >> 6 & 3) / 4) % gap
 
 
 async def _wait_for_news(feed: RunFeed, after: int) -> bool:
@@ -158,7 +148,7 @@ def stream_cards(hub: Hub, reader: StoreReader, who: Visitor) -> EventStream:
         looked = beat = loop.time()
         thrown: list[SwitchShape] | None = None
         yield BEAT
-        cards, _ = await reader.cards(who, limit=200)
+        cards = (await reader.list.page(who, limit=200)).cards
         on = await hub.switches.list_thrown_switches() if who.may("watch") else []
         while True:
             if on != thrown:
@@ -184,7 +174,7 @@ def stream_cards(hub: Hub, reader: StoreReader, who: Visitor) -> EventStream:
                 yield BEAT
             if loop.time() - looked >= LOOK_AROUND:
                 looked = loop.time()
-                cards, _ = await reader.cards(who, limit=200)
+                cards = (await reader.list.page(who, limit=200)).cards
                 on = await hub.switches.list_thrown_switches() if who.may("watch") else []
                 if len(cards) < 200:  # noqa: PLR2004 - all of them: what is not there is gone
                     gone = [run_id for run_id in shown if run_id not in {card.run_id for card in cards}]
@@ -194,6 +184,6 @@ def stream_cards(hub: Hub, reader: StoreReader, who: Visitor) -> EventStream:
                     if gone:
                         yield format_event("cards", {"runs": [], "removed": gone})
             else:
-                cards = await reader.cards_since(who, seen, shown)
+                cards = await reader.list.changed_since(who, seen, shown)
 
     return EventStream(parts)

@@ -51,8 +51,9 @@ _PRIVATE = ("/api/", "/v1/", "/agui", "/mcp")
 class _Answer:
     """What is sent back: with our own headers, and nothing more once the key of its reader is `void`."""
 
-    def __init__(self, send: Send, shared: tuple[tuple[bytes, bytes], ...]) -> None:
+    def __init__(self, send: Send, path: str, shared: tuple[tuple[bytes, bytes], ...]) -> None:
         self._send = send
+        self.path = path
         self._shared = shared
         self.began = False
         self.ended = False
@@ -73,7 +74,7 @@ class _Answer:
         """Tell a reader whose key is void, or end what it was sent so far."""
         self.void = False
         if not self.began:
-            await refuse(HttpError(401, "key_void", f"{why}: ask the operator for another one"), self)
+            await refuse(HttpError(401, "key_void", f"{why}: ask the operator for another one"), self, self.path)
         elif not self.ended:
             await self({"type": "http.response.body", "body": b"", "more_body": False})
 
@@ -123,22 +124,28 @@ class Gatekeeper:
             await self.app(scope, receive, send)
             return
         headers = _headers(scope)
-        answer = _Answer(send, self._admission.cors_headers(headers))
+        answer = _Answer(send, self._find_path(scope), self._admission.cors_headers(headers))
         try:
             await self._answer(scope, headers, receive, answer)
         except HttpError as refused:
             if answer.began:
                 raise
-            await refuse(refused, answer)
+            await refuse(refused, answer, answer.path)
+
+    def _find_path(self, scope: Scope) -> str:
+        """The path without the prefix, which the proxy may have left on."""
+        path: str = scope["path"].removeprefix(scope.get("root_path", ""))
+        if self._prefix and (path == self._prefix or path.startswith(f"{self._prefix}/")):
+            return path.removeprefix(self._prefix) or "/"
+        return path
 
     async def _answer(self, scope: Scope, headers: Mapping[str, list[str]], receive: Receive, answer: _Answer) -> None:
         """Admit a request and have it answered; raises `HttpError`."""
         if sum([len(name) + len(value) for name, value in scope["headers"]]) > MAX_HEAD:
             raise HttpError(431, "large_headers", f"the headers may have {MAX_HEAD} bytes at most")
-        path = scope["path"].removeprefix(scope.get("root_path", ""))
-        bare = bool(self._prefix) and path == self._prefix
-        if self._prefix and (bare or path.startswith(f"{self._prefix}/")):
-            path = path.removeprefix(self._prefix) or "/"  # the proxy has left it on
+        path, given = answer.path, scope["path"].removeprefix(scope.get("root_path", ""))
+        bare = bool(self._prefix) and given == self._prefix
+        if path != given:
             scope = {**scope, "path": path, "root_path": ""}
         admitted = await self._admission.admit(scope["method"], path, headers)
         visitor = admitted.visitor
@@ -244,9 +251,9 @@ async def send_empty(status: int, headers: tuple[tuple[bytes, bytes], ...], send
     await send({"type": "http.response.body", "body": b""})
 
 
-async def refuse(refused: HttpError, send: Send) -> None:
-    """Answer with an error."""
-    body = _wire.encode(refused.body)
+async def refuse(refused: HttpError, send: Send, path: str) -> None:
+    """Answer with an error, as the protocol behind this path has it."""
+    body = _wire.encode(refused.body_for(path))
     headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
     if refused.status == 401:  # noqa: PLR2004 - the one that must say how
         headers.append((b"www-authenticate", b'Bearer realm="glidepath"'))

@@ -12,67 +12,43 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Coroutine, Mapping, Sequence
-from typing import Any, ClassVar
+from typing import Any
 
 from glidepath._wire import Record
 from glidepath.agent import Agent, Budget, Limits
+from glidepath.apps.server.child_events import ChildEvents
 from glidepath.apps.server.event_log import EventLog, LogHead
+from glidepath.apps.server.event_pulse import Pulse
 from glidepath.apps.server.kill_switchboard import Switchboard
 from glidepath.apps.server.limit_changes import change_limits, check_lowered
 from glidepath.apps.server.locks import OPERATOR, Allowance, KeyRing, MemoryKeys, Visitor
 from glidepath.apps.server.owners import Owners, check_tags, key_name_in
+from glidepath.apps.server.per_request import NO_CHANGES, RequestChanges, add_instructions, model_names
 from glidepath.apps.server.prometheus import PrometheusMeters, metrics_plugin
 from glidepath.apps.server.refusals import HttpError
+from glidepath.apps.server.request_book import RequestBook, is_book
 from glidepath.apps.server.run_feed import RunFeed
 from glidepath.run import CancelToken, Decision, RunStream, mask_controls
 from glidepath.sessions import check_session_id, normalize_tags
 from glidepath.spi import Plugin
 from glidepath.values import (
-    BreakerChanged,
     ConfigurationError,
     Event,
     RunEnded,
     RunResult,
     RunStarted,
     StoreError,
+    StreamChunk,
     describe_error,
     pluralize,
 )
 
-__all__ = ["ChildEvents", "Hub", "HubFlight"]
+__all__ = ["Hub", "HubFlight"]
 
 _log = logging.getLogger("glidepath.serve")
 KEPT = 500  # feeds of ended runs that are kept at hand
 FAREWELL = 4.0  # seconds that runs have when the server ends
 RETRY_AFTER = 2  # seconds
-
-
-class ChildEvents(Plugin):
-    """Shows the hub the events of children; those of a run itself come by its stream.
-
-    A run wakes its stream when it waits. What happens beside it meanwhile, in a tool that reports or has children,
-    would be read only when that tool has ended: so that every event wakes the stream.
-    """
-
-    name = "servechild_events"
-    events: ClassVar[tuple[type[Event], ...] | None] = (Event,)
-    inheritable_to_child: ClassVar[bool | None] = True
-
-    def __init__(self, hub: Hub) -> None:
-        self._tell = hub.child_event
-        self._flights = hub.flights
-        self._breakers = hub.breakers
-
-    def event_observer(self, event: Event) -> None:
-        """Pass it on when it is a child's; wake its readers when it is not."""
-        if event.parent_id is not None:
-            self._tell(event)
-            return
-        flight = self._flights.get(event.run_id)
-        if flight is not None and flight.stream is not None:
-            flight.stream.wake_consumer()
-        if type(event) is BreakerChanged:
-            self._breakers[event.target, event.kind] = (event.state, event.time)
 
 
 class HubFlight(Record, eq=False, kw_only=True):
@@ -88,6 +64,8 @@ class HubFlight(Record, eq=False, kw_only=True):
     result: RunResult[Any] | None = None
     began: float = 0.0
     who: str | None = None
+    stays: bool = False
+    """It continues without a reader: its caller has asked for that."""
 
 
 class Hub:
@@ -113,18 +91,24 @@ class Hub:
         """Whose the sessions are."""
         self.log = log
         self.max_runs = max_runs
-        self.lands_alone = on_disconnect == "land" and store is None
+        self.on_disconnect = on_disconnect
+        self.lands_alone = on_disconnect != "continue" and store is None
         self.disconnect_grace = disconnect_grace
         self.flights: dict[str, HubFlight] = {}
         """By run id."""
         self.breakers: dict[tuple[str, str], tuple[str, float]] = {}
         """State and time of every breaker that has changed, by target and kind."""
+        self.starting: set[HubFlight] = set()
+        """What was admitted and has no events yet."""
+        self.requests = RequestBook(self, log)
+        """What models were asked."""
         self.meters = PrometheusMeters()
         self.measures = metrics_plugin(self.meters) if measured else None
         watch = [ChildEvents(self), *([] if self.measures is None else [self.measures])]
         self.agents = {name: _prepare_agent(name, agent, store, watch) for name, agent in agents.items()}
         self.feeds: OrderedDict[str, RunFeed] = OrderedDict()
         self.closing = False  # the server is shutting down: nothing starts any more, and streams end
+        self.watchers: list[Callable[[RunFeed, Sequence[Event]], None]] = []  # of every event; they never raise
         self.foreign: Any = None  # the `ForeignFlights`, where a gate is mounted
         self.switches = Switchboard(store)  # the kill switches that hold runs back
         self.recorded = 0  # events that were logged so far
@@ -134,12 +118,12 @@ class Hub:
         """When each run last changed, counted in changes."""
         self._results: OrderedDict[str, RunResult[Any]] = OrderedDict()
         self._latest: dict[str, str] = {}
-        self._starting: set[HubFlight] = set()
+        self._changes: OrderedDict[str, RequestChanges] = OrderedDict()  # of the last run of a session
         self._busy: set[str] = set()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread = 0
-        self._bell = asyncio.Event()
-        self._dirty: dict[str, RunFeed] = {}
+        self.pulse = Pulse(lambda: self.readers, self._record_incoming, at_once=log.is_remote)
+        """When what models write is recorded and shown."""
         self._pumping: asyncio.Task[None] | None = None
         self._chores: set[asyncio.Task[Any]] = set()
 
@@ -149,7 +133,7 @@ class Hub:
         """Get ready on the running loop; calling it again does nothing."""
         if self._loop is None:
             self._loop, self._thread = asyncio.get_running_loop(), threading.get_ident()
-            self._pumping = self._loop.create_task(self._pump(), name="glidepath-serve-children")
+            self._pumping = self._loop.create_task(self.pulse.run(), name="glidepath-serve-pulse")
             for agent in {id(one): one for one in self.agents.values()}.values():
                 await agent.__aenter__()
 
@@ -158,7 +142,7 @@ class Hub:
         if self.closing:
             return
         self.closing = True
-        flights = [*self.flights.values(), *self._starting]
+        flights = [*self.flights.values(), *self.starting]
         for flight in flights:
             flight.token.cancel("the server is shutting down")
         tasks = [flight.task for flight in flights if flight.task is not None]
@@ -173,6 +157,7 @@ class Hub:
         if self._loop is not None:
             for agent in {id(one): one for one in self.agents.values()}.values():
                 await agent.__aexit__(None, None, None)
+        self.pulse.close()
         for task in [self._pumping, *self._chores]:
             if task is not None:
                 task.cancel()
@@ -188,12 +173,12 @@ class Hub:
     @property
     def taking_off(self) -> tuple[HubFlight, ...]:
         """What was admitted and has no events yet."""
-        return tuple(self._starting)
+        return tuple(self.starting)
 
     @property
     def room(self) -> int:
         """How many more runs may start."""
-        return self.max_runs - len(self.flights) - len(self._starting)
+        return self.max_runs - len(self.flights) - len(self.starting)
 
     # --- starting ---------------------------------------------------------------------------------------------
 
@@ -207,12 +192,13 @@ class Hub:
         limits: Mapping[str, Any] | None = None,
         tags: Sequence[str] | None = None,
         instructions: str = "",
+        changes: RequestChanges = NO_CHANGES,
     ) -> RunFeed:
         """Start a run in the caller's name, return its feed once it has taken off; raises `HttpError`.
 
         `instructions` follow the agent's. Limits can be raised only by who may steer.
         """
-        agent = await self.admit(name, session, who)
+        agent = changes.apply(await self.admit(name, session, who))
         if tags is not None:
             tags = _check_value(normalize_tags, tags)
             check_tags(who, tags)
@@ -221,21 +207,30 @@ class Hub:
             if mask_controls(session) != session or "\n" in session or "\t" in session:
                 raise HttpError(400, "bad_session", f"session {session!r:.80} has characters that cannot be seen")
             await self.check_owner(who, session)
+        lower = None
         if limits is not None:
             lower = change_limits(agent.config.limits, limits)
             if not who.may("steer"):
                 check_lowered(agent.config.limits, lower)
-            agent = agent.replace(limits=lower)
         await self.allowance.count_start(who)
         self._check_room(session)  # once more: others may have started meanwhile
-        flight = self._make_flight(agent, name, who.name)
+        flight = self._make_flight(agent if lower is None else agent.replace(limits=lower), name, who.name)
         budget = self.allowance.budget(who.key)
-        given: dict[str, Any] = {"session": session, "cancel": flight.token, "parent": budget}
+        given: dict[str, Any] = {"session": session, "limits": lower, "cancel": flight.token, "parent": budget}
         if instructions:
-            given["system_prompt"] = _add_instructions(agent.config.system_prompt, instructions)
+            given["system_prompt"] = add_instructions(agent.config.system_prompt, instructions)
         feed = await self._launch(flight, session, lambda: agent.stream(prompt, **given))
+        self._remember_changes(feed.head.session_id, changes)
         await self._claim(flight, feed, who, tags)
         return feed
+
+    def _remember_changes(self, session: str, changes: RequestChanges) -> None:
+        """What holds when somebody continues the run, as long as this process lives."""
+        self._changes.pop(session, None)
+        if changes is not NO_CHANGES:
+            self._changes[session] = changes
+        while len(self._changes) > KEPT:
+            self._changes.popitem(last=False)
 
     async def _claim(self, flight: HubFlight, feed: RunFeed, who: Visitor, tags: Sequence[str] | None) -> None:
         """Say in its journal who started the run, and in the store whose it is; what cannot be claimed is stopped."""
@@ -282,9 +277,11 @@ class Hub:
         decisions: Mapping[str, Decision] | None = None,
         limits: Limits | None = None,
         run_id: str | None = None,
+        changes: RequestChanges | None = None,
     ) -> RunFeed:
-        """Continue the last run of a session; raises `HttpError`."""
-        agent = await self.admit(name, session, OPERATOR)
+        """Continue the last run of a session; raises `HttpError`. Without `changes`, those of its last leg hold."""
+        kept = self._changes.get(session, NO_CHANGES) if changes is None else changes
+        agent = kept.apply(await self.admit(name, session, OPERATOR))
         budget = await self._owner_budget(session)
         target: Any = session
         if self.store is None:
@@ -292,11 +289,13 @@ class Hub:
             if target is None:
                 raise HttpError(409, "not_resumable", f"run {run_id} cannot be resumed: start the server with --store")
         flight = self._make_flight(agent, name)
-        return await self._launch(
+        feed = await self._launch(
             flight,
             session,
             lambda: agent.stream(resume=target, decisions=decisions, limits=limits, cancel=flight.token, parent=budget),
         )
+        self._remember_changes(session, kept)
+        return feed
 
     def agent(self, name: str) -> Agent[Any]:
         """The agent of this name; raises `HttpError`."""
@@ -340,7 +339,7 @@ class Hub:
     async def _launch(self, flight: HubFlight, session: str | None, opened: Callable[[], RunStream[Any]]) -> RunFeed:
         """Run it in its own task, and wait until it has taken off."""
         await self.open()
-        self._starting.add(flight)
+        self.starting.add(flight)
         if session is not None:
             self._busy.add(session)
         try:
@@ -349,7 +348,7 @@ class Hub:
             )
             return await asyncio.shield(flight.started)
         finally:
-            self._starting.discard(flight)
+            self.starting.discard(flight)
             if session is not None:
                 self._busy.discard(session)
 
@@ -359,9 +358,12 @@ class Hub:
                 flight.stream = stream
                 async for events in stream.batches():
                     feed = flight.feed or await self._on_first_event(flight, events[0])
-                    await feed.record(events)
-                    self.recorded += len(events)
-                    self.announce_change(feed.run_id)
+                    if _has_only_chunks(events):
+                        feed.incoming += events
+                        self.pulse.hold(feed)
+                        continue
+                    held, feed.incoming = feed.incoming, []  # in the order in which they came
+                    await self._record(feed, [*held, *events] if held else events)
                     if not flight.started.done():
                         flight.started.set_result(feed)
             flight.result = stream.result
@@ -389,7 +391,7 @@ class Hub:
         feed.meter = None if flight.stream is None or flight.stream.run is None else flight.stream.run.meter
         flight.feed = feed
         self.flights[feed.run_id] = flight
-        self._starting.discard(flight)
+        self.starting.discard(flight)
         self._latest[event.session_id] = event.run_id
         await self._recheck_kill_switch(flight, event.session_id)
         return feed
@@ -430,6 +432,7 @@ class Hub:
             while len(self._results) > KEPT:
                 self._results.popitem(last=False)
         self.log.release(feed.run_id)
+        self.requests.close(feed.run_id)
         self.announce_change(feed.run_id)
         feed.wake()
 
@@ -458,29 +461,33 @@ class Hub:
             self._latest[event.session_id] = event.run_id
         feed.live = type(event) is not RunEnded
         feed.incoming.append(event)
-        self._dirty[feed.run_id] = feed
-        self._bell.set()
+        if type(event) is StreamChunk:
+            self.pulse.hold(feed)
+        else:
+            self.pulse.release(feed)
 
-    async def _pump(self) -> None:
-        """Record what children did, all of a moment at once."""
-        while True:
-            await self._bell.wait()
-            self._bell.clear()
-            dirty, self._dirty = self._dirty, {}
-            for feed in dirty.values():
-                events, feed.incoming = feed.incoming, []
-                try:
-                    if feed.stale:
-                        feed.stale = False
-                        await feed.recall()
-                    await feed.record(events)
-                    self.recorded += len(events)
-                except Exception as error:
-                    _log.error("events of run %s were not kept: %s", feed.run_id, describe_error(error))
-                self.announce_change(feed.run_id)
-                if not feed.live:
-                    feed.settle()
-                    self.log.release(feed.run_id)
+    async def _record_incoming(self, feed: RunFeed) -> None:
+        """Record what has come of a run that was held for a moment, or is driven by another."""
+        events, feed.incoming = feed.incoming, []
+        if not events:
+            return
+        try:
+            if feed.stale:
+                feed.stale = False
+                await feed.recall()
+            await self._record(feed, events)
+        except Exception as error:
+            _log.error("events of run %s were not kept: %s", feed.run_id, describe_error(error))
+        if not feed.live:
+            feed.settle()
+            self.log.release(feed.run_id)
+
+    async def _record(self, feed: RunFeed, events: Sequence[Event]) -> None:
+        await feed.record(events)
+        self.recorded += len(events)
+        for watch in self.watchers:
+            watch(feed, events)
+        self.announce_change(feed.run_id)
 
     # --- finding ----------------------------------------------------------------------------------------------
 
@@ -531,6 +538,8 @@ class Hub:
         known = self.feeds.get(run_id)
         if known is not None:
             return known
+        if is_book(run_id):  # what is in there are not events
+            return None
         head = await self.log.head(run_id)
         if head is None:
             return None
@@ -546,7 +555,8 @@ class Hub:
 
     def on_reader_left(self, feed: RunFeed) -> None:
         """The last reader of a run that no store keeps has gone: it lands, unless one comes back in time."""
-        if self.lands_alone and feed.live and not feed.readers and feed.run_id in self.flights:
+        flight = self.flights.get(feed.run_id)
+        if self.lands_alone and feed.live and not feed.readers and flight is not None and not flight.stays:
             self.run_beside(self._land_unless_read(feed))
 
     async def _land_unless_read(self, feed: RunFeed) -> None:
@@ -554,6 +564,10 @@ class Hub:
         flight = self.flights.get(feed.run_id)
         if flight is not None and not feed.readers:
             flight.token.wind_down("its reader has gone and there is no store to keep it (on_disconnect=land)")
+
+
+def _has_only_chunks(events: Sequence[Event]) -> bool:
+    return type(events[0]) is StreamChunk and all(type(event) is StreamChunk for event in events)
 
 
 def _prepare_agent(name: str, agent: Agent[Any], store: Any, watch: Sequence[Plugin]) -> Agent[Any]:
@@ -568,12 +582,6 @@ def _check_value(check: Callable[[Any], Any], value: Any) -> Any:
         raise HttpError(400, "refused", str(error)) from None
 
 
-def model_names(agent: Agent[Any]) -> tuple[str, ...]:
-    """The names of the models that an agent may call."""
-    every: list[Any] = [agent.config.model, *agent.config.fallback_models]
-    return tuple(one if isinstance(one, str) else str(getattr(one, "name", type(one).__name__)) for one in every)
-
-
 def refusal_of(error: Exception) -> HttpError:
     """The answer to what the runtime refuses."""
     kind = getattr(error, "kind", "")
@@ -584,15 +592,3 @@ def refusal_of(error: Exception) -> HttpError:
     if isinstance(error, StoreError) and kind in ("unavailable", "locked", "full", "read_only"):
         return HttpError(503, f"store_{kind}", f"{error}", RETRY_AFTER)
     return HttpError(409 if isinstance(error, StoreError) else 400, kind or "refused", f"{error}")
-
-
-def _add_instructions(prompt: Any, instructions: str) -> Any:
-    """The system prompt of an agent with what a client adds to it; also where a function writes it."""
-    if isinstance(prompt, str):
-        return "\n\n".join(part for part in (prompt, instructions) if part)
-
-    async def write(context: Any) -> str:
-        text = prompt(context)
-        return f"{await text if hasattr(text, '__await__') else text}\n\n{instructions}"
-
-    return write

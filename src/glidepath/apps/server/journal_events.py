@@ -71,7 +71,13 @@ class _Teller:
             self._run_id = began.run_id
             session_id = self._journal.folded.session.id
             yield self._make_event(
-                RunStarted, record, session_id, began.agent, began.model, resumed=began.resumed, limits=self._limits()
+                RunStarted,
+                record,
+                session_id,
+                began.agent,
+                began.model,
+                resumed=began.resumed,
+                limits=read_limits(self._journal),
             )
         elif record.kind == "message":
             yield from self._message(message_of(data), record)
@@ -114,26 +120,23 @@ class _Teller:
             )
         yield self._make_event(RunEnded, record, result)
 
-    def _limits(self) -> dict[str, float] | None:
-        config = self._journal.folded.config
-        if config is None:
-            return None
-        names = {
-            "max_iterations": "turns",
-            "max_tokens": "tokens",
-            "timeout": "seconds",
-            "max_tool_calls": "tool_calls",
-        }
-        found = {names[key]: float(value) for key, value in config.limits.items() if key in names}
-        if "max_cost" in config.limits:
-            found["picodollars"] = float(config.limits["max_cost"]) * 1e12
-        return found
+
+def read_limits(journal: StoredJournal) -> dict[str, float] | None:
+    """The limits that hold by now, under the names that events use."""
+    config = journal.folded.config
+    if config is None:
+        return None
+    found = {_LIMITS[key]: float(value) for key, value in config.limits.items() if key in _LIMITS}
+    if "max_cost" in config.limits:
+        found["picodollars"] = float(config.limits["max_cost"]) * 1e12
+    return found
 
 
 class RetoldLog:
     """A log of one run that reads its journal."""
 
     name = "retold"
+    is_remote = False
 
     def __init__(self, reread: Reread) -> None:
         self._reread = reread

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from glidepath.apps.server.locks import OPERATOR, Visitor
 from glidepath.apps.server.refusals import HttpError
 from glidepath.apps.server.run_actions import add_author, control_of, describe_flight, elapsed_ms
+from glidepath.apps.server.run_query import RunQuery
 from glidepath.apps.server.shapes import DoneAnswer, KillBody, ReasonBody
 from glidepath.sessions import note_control
 from glidepath.values import StoreError
@@ -115,12 +116,9 @@ class KillActions:
             from glidepath.apps.fleet.kill_switches import list_unfinished_sessions
 
             found = set(await list_unfinished_sessions(ledger, tenant))
-        cursor: str | None = None
-        while tenant is None and self.hub.store is not None:
-            cards, cursor = await self.reader.cards(OPERATOR, state="running", cursor=cursor, limit=500)
-            found |= {card.session_id for card in cards}
-            if cursor is None:
-                break
+        if tenant is None and self.hub.store is not None:
+            query = RunQuery(states=frozenset({"running"}))
+            found |= {card.session_id for card in await self.reader.list.list_all(OPERATOR, query)}
         if tenant is None:  # those of this process are stopped already
             found -= {describe_flight(flight).session_id for flight in self.hub.flights.values()}
             found -= set() if self.hub.foreign is None else {one.head.session_id for one in self.hub.foreign.roots()}

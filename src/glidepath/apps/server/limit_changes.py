@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from decimal import Decimal
 from typing import Any
 
 from glidepath._wire import replace
@@ -33,4 +34,18 @@ def check_lowered(now: Limits, then: Limits) -> None:
         if asked != most and not setting.is_narrower(asked, most):
             raise HttpError(
                 403, "limit_raised", f"{name} is {most} for this agent: this key cannot change it to {asked}"
+            )
+
+
+def check_raised(now: Mapping[str, str], changes: Mapping[str, Any]) -> None:
+    """Raise `HttpError` unless each change is of a limit that there is `now`, to a figure that is not lower."""
+    asked = change_limits(Limits(), changes)
+    for name in changes:
+        figure = getattr(asked, name)
+        if name not in now:
+            there = ", ".join(now) or "none"
+            raise HttpError(400, "bad_limit", f"{name}: this run has no such limit; it has {there}")
+        if figure is None or Decimal(str(figure)) < Decimal(now[name]):
+            raise HttpError(
+                400, "bad_limit", f"{name}: {figure} is less than {now[name]}; a running limit can only be raised"
             )

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import signal
 import socket
 from collections.abc import Callable
 from typing import Any
 
 import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from glidepath.apps.server.hangups import watch_hangup
 
 HEADER_SECONDS = 10.0  # in which a request's head must have arrived
 KEEP_ALIVE = 15  # seconds a connection may be idle between two requests
@@ -54,6 +57,17 @@ class DeckListener(uvicorn.Server):
     """Grounds the runs before it waits for connections to end, so that readers see how their runs ended."""
 
     ended: Callable[[], None] | None = None
+    reload: Callable[[], None] | None = None
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Begin; from now on a hangup means to read the configuration again, where there is one to read."""
+        await super().startup(sockets)
+        if self.reload is not None and hasattr(signal, "SIGHUP"):
+            watch_hangup(self.reload, self.stop)
+
+    def stop(self) -> None:
+        """As after SIGTERM: runs land, calls in flight finish."""
+        self.should_exit = True
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Stop the runs, then the server."""
@@ -95,9 +109,13 @@ def listen(
     tls_cert: str | None = None,
     tls_key: str | None = None,
     ended: Callable[[], None] | None = None,
+    reload: Callable[[], None] | None = None,
     configure: Callable[..., uvicorn.Config] = config_for,
 ) -> None:
-    """Serve on a bound socket until the process is asked to stop; with a certificate, over TLS."""
+    """Serve on a bound socket until the process is asked to stop; with a certificate, over TLS.
+
+    `reload` is called in the loop when the process gets SIGHUP.
+    """
     server = DeckListener(configure(application, ssl_certfile=tls_cert, ssl_keyfile=tls_key))
-    server.ended = ended
+    server.ended, server.reload = ended, reload
     server.run(sockets=[bound])

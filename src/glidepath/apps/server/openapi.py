@@ -6,12 +6,17 @@ from typing import Any
 
 from glidepath import _wire
 from glidepath._version import VERSION
-from glidepath.apps.server.protocol_openai import ChatBody, ResponsesBody
+from glidepath.apps.server.openai_requests import ChatBody, ConversationBody, ResponsesBody
 from glidepath.apps.server.shapes import (
     AgentInfo,
+    BatchAnswer,
+    BatchBody,
+    BatchItem,
     BudgetNode,
     DecideBody,
     DoneAnswer,
+    EvalCard,
+    EvalDetail,
     ForkBody,
     KillBody,
     LimitsBody,
@@ -21,17 +26,26 @@ from glidepath.apps.server.shapes import (
     RunDetail,
     SettleBody,
     ShownMessage,
+    Span,
     StartBody,
     SteerBody,
     UnlockBody,
+    UsagePoint,
 )
 
 _KINDS = (
     AgentInfo,
+    BatchAnswer,
+    BatchBody,
+    BatchItem,
     BudgetNode,
+    UsagePoint,
     ChatBody,
+    ConversationBody,
     DecideBody,
     DoneAnswer,
+    EvalCard,
+    EvalDetail,
     ForkBody,
     KillBody,
     LimitsBody,
@@ -42,6 +56,7 @@ _KINDS = (
     RunDetail,
     SettleBody,
     ShownMessage,
+    Span,
     StartBody,
     SteerBody,
     UnlockBody,
@@ -79,7 +94,7 @@ _AGUI = {
                 "required": ["id", "role"],
                 "properties": {
                     "id": _TEXT,
-                    "role": {"enum": ["user", "assistant", "system", "developer"]},
+                    "role": {"enum": ["user", "assistant", "system", "developer", "tool"]},
                     "content": _TEXT,
                 },
             },
@@ -92,6 +107,14 @@ _AGUI = {
                 "properties": {"interruptId": _TEXT, "status": {"enum": ["resolved", "cancelled"]}, "payload": _ANY},
             },
         },
+        "tools": {
+            "type": "array",
+            "items": {
+                "type": "object",
+                "required": ["name"],
+                "properties": {"name": _TEXT, "description": _TEXT, "parameters": _ANY},
+            },
+        },
         "forwardedProps": {"type": "object", "properties": {"agent": _TEXT}},
     },
 }
@@ -99,7 +122,18 @@ _READS: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
     "/api/info": ("What this server is, and which agents it has", {}, {"agents": ["AgentInfo"]}),
     "/api/runs": (
         "Runs, the newest first",
-        {"state": _TEXT, "tag": _TEXT, "q": _TEXT, "agent": _TEXT, "cursor": _TEXT, "limit": _WHOLE},
+        {
+            "state": _TEXT,
+            "outcome": _TEXT,
+            "tag": _TEXT,
+            "q": _TEXT,
+            "text": _TEXT,
+            "since": {"type": "number"},
+            "until": {"type": "number"},
+            "agent": _TEXT,
+            "cursor": _TEXT,
+            "limit": _WHOLE,
+        },
         {"runs": ["RunCard"], "cursor": _ANY},
     ),
     "/api/runs/{id}/messages": (
@@ -112,9 +146,22 @@ _READS: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
         {"after": _WHOLE, "limit": _WHOLE},
         {"records": _ANY, "total": _WHOLE},
     ),
+    "/api/runs/{id}/timeline": (
+        "What took how long: model calls, tools, waits and children, in order or the longest first",
+        {"after": _WHOLE, "limit": _WHOLE, "order": _TEXT},
+        {"spans": ["Span"], "total": _WHOLE, "seconds": _ANY},
+    ),
+    "/api/runs/{id}/burn": ("What a run and its children had used, over time", {}, {"points": ["UsagePoint"]}),
+    "/api/runs/{id}/request": (
+        "What a model was asked in the call that began at this time",
+        {"at": {"type": "number"}},
+        {"model": _TEXT, "system": _TEXT, "tools": _ANY, "messages": ["ShownMessage"], "note": _TEXT},
+    ),
     "/api/runs/{id}/at": ("The run as it stood after a turn", {"turn": _WHOLE}, {}),
+    "/api/evals": ("The evaluations in the store", {}, {"evals": ["EvalCard"]}),
     "/api/approvals": ("Calls that wait for a person", {}, {"approvals": ["PendingItem"]}),
     "/api/budgets": ("Every tree of budgets", {}, {"roots": ["BudgetNode"]}),
+    "/api/webhooks": ("The webhooks, and the latest deliveries", {}, {"webhooks": _ANY, "deliveries": _ANY}),
     "/api/fleet": ("Workers, queues, breakers, rates, the kill switch", {}, {"workers": _ANY, "kill": _ANY}),
 }
 _ACTS = {
@@ -127,6 +174,11 @@ _ACTS = {
     "limits": ("LimitsBody", "Continue under other limits"),
     "settle": ("SettleBody", "Settle a call whose outcome is unknown"),
 }
+_BATCH = {
+    "land": "Ask many runs to deliver what they have",
+    "stop": "Stop many runs without another model call",
+    "resume": "Continue many runs",
+}
 
 
 def openapi_page(prefix: str = "") -> dict[str, Any]:
@@ -135,6 +187,9 @@ def openapi_page(prefix: str = "") -> dict[str, Any]:
     for path, (summary, query, fields) in _READS.items():
         paths[path] = {"get": _read(summary, path, query, _object(fields))}
     paths["/api/runs/{id}"] = {"get": _read("All about one run", "/{id}", {}, _ref("RunDetail"))}
+    report = _read("The report of an evaluation", "", {"after": _WHOLE, "limit": _WHOLE}, _ref("EvalDetail"))
+    named = {**_ID, "description": "the name of an evaluation"}
+    paths["/api/evals/{id}"] = {"get": {**report, "parameters": [named, *report["parameters"]]}}
     paths["/api/runs"]["post"] = _act(
         "Start a run", "StartBody", _object({"run_id": _TEXT, "session_id": _TEXT}), status="201"
     )
@@ -142,6 +197,8 @@ def openapi_page(prefix: str = "") -> dict[str, Any]:
     paths["/api/feed"] = {"get": _stream("Cards that change, as server-sent events")}
     for verb, (body, summary) in _ACTS.items():
         paths[f"/api/runs/{{id}}/{verb}"] = {"post": _act(summary, body, _ref("DoneAnswer"), parameters=[_ID])}
+    for verb, summary in _BATCH.items():
+        paths[f"/api/batch/{verb}"] = {"post": _act(summary, "BatchBody", _ref("BatchAnswer"))}
     unlock = _act("The token, for a one-time code", "UnlockBody", _object({"token": _TEXT}))
     paths["/api/unlock"] = {"post": {**unlock, "security": []}}
     paths["/api/kill"] = {"post": _act("Throw a kill switch, or release it", "KillBody", _ref("DoneAnswer"))}
@@ -174,6 +231,7 @@ def _describe_protocol_paths() -> dict[str, Any]:
     paths: dict[str, Any] = {
         "/v1/models": {"get": _read("The agents, as models", "", {}, _object({"object": _TEXT, "data": _ANY}))},
         "/v1/models/{id}": {"get": _read("One agent, as a model", "/{id}", {}, _object({"id": _TEXT}))},
+        "/v1/conversations": {"post": _act("A name for a conversation that begins", "ConversationBody", _ANY)},
         "/v1/responses": {"post": _act("Start a run, as OpenAI's Responses API", "ResponsesBody", _ANY)},
         "/v1/responses/{id}": {"get": _read("The state of a response", "/{id}", {}, _object({"id": _TEXT}))},
         "/v1/responses/{id}/cancel": {"post": _act("Stop the run of a response", None, _ANY, parameters=response)},

@@ -39,6 +39,7 @@ class PostgresLog:
     """Keeps events in two tables. Each batch is one statement, written before anybody is shown it."""
 
     name = "postgres"
+    is_remote = True
 
     def __init__(self, dsn: str, *, timeout: float = 10.0, connections: int = 4) -> None:
         self._dsn = dsn

@@ -1,7 +1,8 @@
 """The door for editors: an agent on stdin and stdout, in the Agent Client Protocol.
 
-A session of the editor is a session of the agent. A call that needs a decision becomes a permission request; tokens and
-cost are reported after every prompt. How a run ended is in the answer's `_meta.glidepath`.
+A session of the editor is a session of the agent. A call that needs a decision becomes a permission request; tokens are
+reported after every prompt, and where the model's window is known, how full it is and what the session has cost. How a
+run ended is in the answer's `_meta.glidepath`.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
+from decimal import Decimal
 from typing import Any
 
 import acp
@@ -16,6 +18,8 @@ from acp import schema
 
 from glidepath._version import VERSION
 from glidepath.agent import Agent
+from glidepath.agent.route import window_of
+from glidepath.apps.server.acp_servers import make_servers
 from glidepath.apps.server.inline_image import inline_image
 from glidepath.apps.server.result_json import ending_of
 from glidepath.guards.approvals import AlwaysAllowed, scope_of
@@ -26,6 +30,7 @@ from glidepath.tools import QuoteFrame
 from glidepath.values import (
     PROTOCOL_STOPS,
     AssistantMessage,
+    BudgetSettled,
     ConfigurationError,
     Event,
     ImageBlock,
@@ -38,6 +43,7 @@ from glidepath.values import (
     TextBlock,
     ToolEnded,
     ToolResultMessage,
+    ToolsChanged,
     ToolStarted,
     UserMessage,
 )
@@ -56,6 +62,9 @@ class EditorAgent:
         self._folders: dict[str, str] = {}
         self._flying: dict[str, CancelToken] = {}
         self._always: dict[str, AlwaysAllowed] = {}
+        self._in_context: dict[str, int] = {}  # tokens of a session's last model call
+        self._costs: dict[str, Decimal | None] = {}
+        self._agents: dict[str, Agent[Any]] = {}  # of the sessions whose editor brings servers, kept open
 
     def on_connect(self, conn: Any) -> None:
         """Remember the client."""
@@ -72,12 +81,17 @@ class EditorAgent:
     ) -> schema.InitializeResponse:
         """What this agent can do."""
         kept = self._store is not None
-        sessions = schema.SessionCapabilities(list=schema.SessionListCapabilities()) if kept else None
+        sessions = schema.SessionCapabilities(
+            list=schema.SessionListCapabilities() if kept else None,
+            resume=schema.SessionResumeCapabilities() if kept else None,
+            close=schema.SessionCloseCapabilities(),
+        )
         return schema.InitializeResponse(
             protocol_version=min(protocol_version, acp.PROTOCOL_VERSION),
             agent_capabilities=schema.AgentCapabilities(
                 load_session=kept,
                 prompt_capabilities=schema.PromptCapabilities(image=True, audio=False, embedded_context=True),
+                mcp_capabilities=schema.McpCapabilities(http=True, sse=False),
                 session_capabilities=sessions,
             ),
             agent_info=schema.Implementation(name="glidepath", title=self._agent.config.agent_name, version=VERSION),
@@ -90,12 +104,9 @@ class EditorAgent:
         mcp_servers: Any = None,
         **_: Any,
     ) -> schema.NewSessionResponse:
-        """Begin a session. Servers of the editor are refused: an agent brings its own."""
-        if mcp_servers:
-            raise acp.RequestError.invalid_params(
-                {"mcpServers": "this agent brings its own tools: do not configure any"}
-            )
+        """Begin a session. The tools of the editor's servers come to those of the agent."""
         session = Session()
+        await self._take_servers(session.id, mcp_servers, cwd)
         self._sessions[session.id] = session if self._store is None else session.id
         self._folders[session.id] = cwd
         return schema.NewSessionResponse(session_id=session.id)
@@ -104,11 +115,24 @@ class EditorAgent:
         self,
         cwd: str,
         session_id: str,
-        mcp_servers: Any = None,  # noqa: ARG002 - the protocol passes them by name
-        additional_directories: Any = None,  # noqa: ARG002
+        mcp_servers: Any = None,
+        additional_directories: Any = None,  # noqa: ARG002 - the protocol passes them by name
         **_: Any,
     ) -> schema.LoadSessionResponse:
         """Load a stored session, and show what was said in it."""
+        for message in (await self._open_session(cwd, session_id, mcp_servers)).folded.messages:
+            await self._show_again(session_id, message)
+        return schema.LoadSessionResponse()
+
+    async def resume_session(
+        self, cwd: str, session_id: str, mcp_servers: Any = None, **_: Any
+    ) -> schema.ResumeSessionResponse:
+        """Continue a stored session, of which the editor has kept what was said."""
+        await self._open_session(cwd, session_id, mcp_servers)
+        return schema.ResumeSessionResponse()
+
+    async def _open_session(self, cwd: str, session_id: str, mcp_servers: Any) -> Any:
+        """The journal of a stored session, which is open from now on; raises an error of the protocol."""
         if self._store is None:
             raise acp.RequestError.invalid_params({"sessionId": "this agent keeps no sessions: start it with --store"})
         from glidepath.sessions import read_journal
@@ -118,11 +142,35 @@ class EditorAgent:
             journal = await read_journal(self._store, session_id)
         except (ConfigurationError, StoreError) as error:
             raise acp.RequestError.resource_not_found(str(error)) from None
+        if session_id in self._flying:
+            raise acp.RequestError.invalid_request({"sessionId": "a prompt of this session is being answered"})
+        await self._take_servers(session_id, mcp_servers, cwd)
         self._sessions[session_id] = session_id
         self._folders[session_id] = cwd
-        for message in journal.folded.messages:
-            await self._show_again(session_id, message)
-        return schema.LoadSessionResponse()
+        self._costs[session_id] = journal.folded.session.totals.cost
+        return journal
+
+    async def _take_servers(self, session_id: str, given: Any, cwd: str) -> None:
+        """Have the tools of these servers in a session, instead of those that it had."""
+        servers = make_servers(given or (), cwd)
+        await self._let_go_of_servers(session_id)
+        if not servers:
+            return
+        try:
+            agent = self._agent.replace(tools=(*self._agent.config.tools, *servers))
+        except ConfigurationError as error:
+            raise acp.RequestError.invalid_params({"mcpServers": str(error)}) from None
+        self._agents[session_id] = await agent.__aenter__()
+
+    async def _let_go_of_servers(self, session_id: str) -> None:
+        agent = self._agents.pop(session_id, None)
+        if agent is not None:
+            await agent.__aexit__(None, None, None)
+
+    async def close(self) -> None:
+        """The editor has gone: end what its sessions have open."""
+        for session_id in list(self._agents):
+            await self._let_go_of_servers(session_id)
 
     async def list_sessions(
         self, cwd: str | None = None, cursor: str | None = None, **_: Any
@@ -142,10 +190,16 @@ class EditorAgent:
         ]
         return schema.ListSessionsResponse(sessions=found, next_cursor=page.cursor)
 
-    async def close_session(self, session_id: str, **_: Any) -> None:
-        """Stop what is running in it, and forget it."""
+    async def close_session(self, session_id: str, **_: Any) -> schema.CloseSessionResponse:
+        """Stop what is running in it, and forget it; a store keeps it."""
+        if session_id not in self._sessions:
+            raise acp.RequestError.resource_not_found(f"there is no session {session_id!r:.80}")
         await self.cancel(session_id)
-        self._sessions.pop(session_id, None)
+        del self._sessions[session_id]
+        for kept in (self._always, self._in_context, self._costs):
+            kept.pop(session_id, None)
+        await self._let_go_of_servers(session_id)
+        return schema.CloseSessionResponse()
 
     # --- prompts ----------------------------------------------------------------------------------------------
 
@@ -176,7 +230,8 @@ class EditorAgent:
             token.cancel("cancelled in the editor")
 
     async def _run_agent(self, session_id: str, token: CancelToken, **given: Any) -> RunResult[Any]:
-        async with self._agent.stream(cancel=token, **given) as stream:
+        agent = self._agents.get(session_id, self._agent)
+        async with agent.stream(cancel=token, **given) as stream:
             async for event in stream:
                 await self._show(session_id, event)
         return stream.result
@@ -225,11 +280,9 @@ class EditorAgent:
 
     async def _send_result(self, session_id: str, result: RunResult[Any]) -> schema.PromptResponse:
         usage = result.usage
-        cost = None if result.cost is None else schema.Cost(amount=float(result.cost), currency="USD")
-        size = self._agent.config.context_window or 0
-        await self._send_update(
-            session_id, schema.UsageUpdate(session_update="usage_update", used=usage.total, size=size, cost=cost)
-        )
+        if result.cost is not None:
+            self._costs[session_id] = result.cost + (self._costs.get(session_id) or 0)
+        await self._send_usage(session_id)
         reason = PROTOCOL_STOPS[result.state, result.outcome]["acp"]
         if result.stop_reason is not None and result.stop_reason.value == "refusal":
             reason = "refusal"
@@ -246,6 +299,16 @@ class EditorAgent:
             field_meta={"glidepath": ending_of(result)},
         )  # fmt: skip
 
+    async def _send_usage(self, session_id: str) -> None:
+        """How full the window is, and what the session has cost. The protocol has no word for an unknown window."""
+        config, used = self._agent.config, self._in_context.get(session_id)
+        size, cost = window_of(config, config.model), self._costs.get(session_id)
+        if size is None or used is None:
+            return
+        money = None if cost is None else schema.Cost(amount=float(cost), currency="USD")
+        update = schema.UsageUpdate(session_update="usage_update", used=used, size=size, cost=money)
+        await self._send_update(session_id, update)
+
     # --- what the editor sees ---------------------------------------------------------------------------------
 
     async def _show(self, session_id: str, event: Event) -> None:
@@ -254,6 +317,8 @@ class EditorAgent:
         if isinstance(event, StreamChunk) and event.text:
             make = acp.update_agent_thought_text if event.thinking else acp.update_agent_message_text
             await self._send_update(session_id, make(event.text))
+        elif isinstance(event, BudgetSettled):
+            self._in_context[session_id] = event.usage.total
         elif isinstance(event, ToolStarted):
             begun = acp.start_tool_call(
                 event.call_id, event.tool_name, kind="other", status="in_progress", raw_input=dict(event.arguments)
@@ -261,6 +326,9 @@ class EditorAgent:
             await self._send_update(session_id, begun)
         elif isinstance(event, ToolEnded):
             await self._send_update(session_id, _result(event.result))
+        elif isinstance(event, ToolsChanged) and event.effect in ("unavailable", "blocked"):
+            told = escape_invisible(f"MCP server {event.server}: {event.effect}: {event.reason}")
+            await self._send_update(session_id, acp.update_agent_thought_text(f"{told}\n"))
 
     async def _show_again(self, session_id: str, message: Message) -> None:
         if isinstance(message, UserMessage) and not message.internal:

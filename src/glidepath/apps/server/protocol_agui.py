@@ -1,31 +1,39 @@
 """The door for AG-UI front ends: a thread is a session, a run that waits for a person ends with interrupts.
 
 `POST /agui` runs the server's only agent (or the one that `forwardedProps.agent` names), `POST /agui/NAME` the one of
-that name. Tools of the front end are refused: an agent brings its own. How the run ended is in the last event's
-metadata.
+that name. Tools of the front end are its own: a run ends its turn with their calls, and the request that ends with
+their results continues it. How the run ended is in the last event's metadata.
 """
 
 from __future__ import annotations
 
-import re
 import secrets
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping, Set as AbstractSet
 from typing import TYPE_CHECKING, Any
 
 from starlette.requests import Request
 from starlette.routing import Route
 
 from glidepath import _wire
+from glidepath.apps.server.agui_input import (
+    parse_input,
+    read_answers,
+    read_changes,
+    read_decision,
+    read_messages,
+)
+from glidepath.apps.server.client_answers import continue_run
+from glidepath.apps.server.client_tools import ClientAnswer, is_client_call
+from glidepath.apps.server.departures import LAND, STAY, STOP, begin_reading, leave_run, read_departure
 from glidepath.apps.server.event_streams import EventStream
 from glidepath.apps.server.hub import Hub
-from glidepath.apps.server.inline_image import inline_image
 from glidepath.apps.server.locks import Visitor
+from glidepath.apps.server.per_request import RequestChanges
 from glidepath.apps.server.refusals import HttpError
 from glidepath.apps.server.result_json import ending_of
 from glidepath.apps.server.route_rights import visitor_of
 from glidepath.apps.server.run_actions import RunActions
 from glidepath.apps.server.run_feed import RunFeed
-from glidepath.apps.server.shapes import DecideBody
 from glidepath.apps.server.store_reader import StoreReader
 from glidepath.run import question_rows
 from glidepath.values import (
@@ -37,9 +45,7 @@ from glidepath.values import (
     ConstraintViolated,
     Event,
     GuardTripped,
-    ImageBlock,
     LandingStarted,
-    Message,
     ModelSwitched,
     NoticeSent,
     PendingCall,
@@ -47,14 +53,11 @@ from glidepath.values import (
     RunResult,
     StreamChunk,
     StreamStarted,
-    TextBlock,
     ToolEnded,
     ToolsChanged,
     ToolStarted,
     TurnEnded,
     TurnStarted,
-    UserMessage,
-    make_earlier_reply,
 )
 
 if TYPE_CHECKING:
@@ -81,16 +84,17 @@ class AguiDoor:
 
     async def run(self, request: Request) -> Any:
         """Start a run, or continue one that was interrupted."""
-        given = _parse_input(await request.body())
-        name = self._agent(request.path_params.get("agent"), given)
-        if given.tools:
-            raise HttpError(400, "tools", "an agent brings its own tools: leave tools out")
-        who = visitor_of(request)
-        who.must("decide" if given.resume else "start")  # the route takes either
-        feed, after = (
-            await self._resume_run(given, who) if given.resume else (await self._start_run(name, given, who), 0)
-        )
-        told = _Told(given.thread_id, given.run_id, feed)
+        given = parse_input(await request.body())
+        name, changes = self._agent(request.path_params.get("agent"), given), read_changes(given)
+        who, answers = visitor_of(request), read_answers(given)
+        if given.resume:
+            who.must("decide")  # the route takes either
+        if answers or not given.resume:
+            who.must("start")
+        departure = self._read_departure(given, who)
+        feed, after = await self._find_or_start_run(name, given, answers, changes, who)
+        begin_reading(self.hub, feed, departure)
+        told = _Told(given.thread_id, given.run_id, feed, set(answers))
 
         async def parts() -> AsyncIterator[bytes]:
             feed.readers += 1
@@ -100,7 +104,33 @@ class AguiDoor:
             finally:
                 feed.readers -= 1
 
-        return EventStream(parts, lambda: self.hub.on_reader_left(feed))
+        return EventStream(parts, lambda: leave_run(self.hub, feed, departure))
+
+    def _read_departure(self, given: RunAgentInput, who: Visitor) -> str:
+        """What happens when the caller leaves: a run is not ended by who may not end it."""
+        usual = STAY if self.hub.on_disconnect == STAY else STOP if who.may("stop") else ""
+        asked = read_departure(given.forwarded_props, usual, "forwardedProps.glidepath.on_disconnect")
+        if asked in (STOP, LAND):
+            who.must("stop")
+        return asked
+
+    async def _find_or_start_run(
+        self,
+        name: str,
+        given: RunAgentInput,
+        answers: Mapping[str, ClientAnswer],
+        changes: RequestChanges,
+        who: Visitor,
+    ) -> tuple[RunFeed, int]:
+        """The run that the request starts or continues, and the number of the last event before it does."""
+        if given.resume:
+            decided = await self._resume_run(given, answers, who)
+            if not answers:
+                return decided
+        if answers:
+            found = await continue_run(self.actions, given.thread_id, answers, changes, who)
+            return found.feed, found.after
+        return await self._start_run(name, given, changes, who), 0
 
     def _agent(self, path: str | None, given: RunAgentInput) -> str:
         props = given.forwarded_props
@@ -112,11 +142,13 @@ class AguiDoor:
         self.hub.agent(asked)
         return asked
 
-    async def _start_run(self, name: str, given: RunAgentInput, who: Visitor) -> RunFeed:
-        instructions, messages = _messages(given)
+    async def _start_run(self, name: str, given: RunAgentInput, changes: RequestChanges, who: Visitor) -> RunFeed:
+        instructions, messages = read_messages(given)
         if self.hub.store is not None and await self._is_known(given.thread_id, who):
             messages = messages[-1:]  # what was said before is in the journal, in full
-        return await self.hub.start(name, messages, who=who, session=given.thread_id, instructions=instructions)
+        return await self.hub.start(
+            name, messages, who=who, session=given.thread_id, instructions=instructions, changes=changes
+        )
 
     async def _is_known(self, session_id: str, who: Visitor) -> bool:
         try:
@@ -127,15 +159,18 @@ class AguiDoor:
             raise
         return True
 
-    async def _resume_run(self, given: RunAgentInput, who: Visitor) -> tuple[RunFeed, int]:
+    async def _resume_run(
+        self, given: RunAgentInput, answers: Mapping[str, ClientAnswer], who: Visitor
+    ) -> tuple[RunFeed, int]:
+        """Decide about the calls that wait for a person; the run continues once those of its client are answered."""
         found = await self.reader.find(given.thread_id, who)
         if found.feed is None:
             raise HttpError(
                 409, "not_here", "the events of this run were not kept: decide by POST /api/runs/{id}/decide"
             )
         feed, after = found.feed, found.feed.last
-        waiting = await self.actions.list_undecided(found.run_id, who)
-        decisions = {one.id: one for one in (_decision(entry, feed, waiting) for entry in given.resume or ())}
+        waiting = await self.actions.list_undecided(found.run_id, who) - set(answers)
+        decisions = {one.id: one for one in (read_decision(entry, feed, waiting) for entry in given.resume or ())}
         if missing := waiting - set(decisions):
             raise HttpError(
                 409, "still_waiting", f"decide about {', '.join(sorted(missing))} in the same request as well"
@@ -148,7 +183,8 @@ class AguiDoor:
 class _Told:
     """One run as AG-UI events."""
 
-    def __init__(self, thread_id: str, run_id: str, feed: RunFeed) -> None:
+    def __init__(self, thread_id: str, run_id: str, feed: RunFeed, answered: AbstractSet[str] = frozenset()) -> None:
+        self._answered = answered  # calls that the client has made, and shows already
         self.thread_id = thread_id
         self.run_id = run_id
         self.feed = feed
@@ -184,6 +220,8 @@ class _Told:
             yield from self._close_messages()
             if isinstance(event, AttemptDiscarded):
                 yield _custom(event)
+        elif isinstance(event, ToolStarted | ApprovalRequested | ToolEnded) and event.call_id in self._answered:
+            return
         elif isinstance(event, ToolStarted | ApprovalRequested):
             yield from self._close_messages()
             if event.call_id not in self.asked:
@@ -262,9 +300,10 @@ class _Told:
             message = "the run failed" if result.cause is None else result.cause.reason
             return agui.RunErrorEvent(message=message, code=result.outcome.value, usage=usage, metadata=metadata)
         found: Any = agui.RunFinishedSuccessOutcome(type="success")
+        asked = [one for one in result.pending if not is_client_call(one)]
         if outcome == "cancelled":
             found = agui.RunFinishedCancelledOutcome(type="cancelled")
-        elif outcome == "interrupt":
+        elif outcome == "interrupt" and asked:
             interrupts = [
                 agui.Interrupt(
                     id=self._interrupt(one),
@@ -274,14 +313,14 @@ class _Told:
                     response_schema=dict(one.form) if one.form is not None else _APPROVAL,
                     metadata={"tool": one.call.name, "arguments": dict(one.call.arguments), "digest": one.digest},
                 )
-                for one in result.pending
+                for one in asked
             ]
             found = agui.RunFinishedInterruptOutcome(type="interrupt", interrupts=interrupts)
         return agui.RunFinishedEvent(
             thread_id=self.thread_id,
             run_id=self.run_id,
             outcome=found,
-            result=result.text,
+            result="" if outcome == "interrupt" and not asked else result.text,
             usage=usage,
             metadata=metadata,
         )
@@ -316,89 +355,3 @@ def _custom(event: Event) -> BaseEvent:
     import ag_ui.core as agui
 
     return agui.CustomEvent(name=f"glidepath.{type(event).__name__}", value=_wire.decode(_wire.encode(event)))
-
-
-def _parse_input(body: bytes) -> RunAgentInput:
-    try:
-        from ag_ui.core import RunAgentInput
-    except ImportError:
-        raise HttpError(501, "not_installed", "the server lacks ag-ui-protocol, a part of the extra serve") from None
-    try:
-        return RunAgentInput.model_validate_json(body)
-    except ValueError as error:
-        raise HttpError(400, "bad_body", f"the body is not a RunAgentInput: {_first_error(error)}") from None
-
-
-def _first_error(error: ValueError) -> str:
-    found = getattr(error, "errors", None)
-    if found is None:
-        return str(error)[:200]
-    one = found()[0]
-    return f"{'.'.join(str(part) for part in one['loc'])}: {one['msg']}"
-
-
-_QUESTION = re.compile(r"(?P<call>.*)#(?P<nonce>[0-9a-f]{16})\.(?P<digest>[0-9a-f]{32})", re.DOTALL)
-"""The id of an interrupt. It comes back with the answer, whatever front end it is."""
-
-
-def _decision(entry: Any, feed: RunFeed, waiting: frozenset[str]) -> DecideBody:
-    """What a front end answered; raises `HttpError`. A yes counts for the question it answers, and for no other."""
-    payload, question = entry.payload, _QUESTION.fullmatch(entry.interrupt_id)
-    call_id, digest = (entry.interrupt_id, "") if question is None else (question["call"], question["digest"])
-    if entry.status == "cancelled":
-        return DecideBody(id=call_id, decision="deny", message="cancelled by the person", reason="AG-UI")
-    if isinstance(payload, str):
-        return DecideBody(id=call_id, decision="answer", message=payload, reason="AG-UI")
-    if not isinstance(payload, Mapping):
-        raise HttpError(
-            400, "bad_resume", 'resume: payload must be {"approved": true or false}, a text, or the form filled in'
-        )
-    if "approved" not in payload:
-        return DecideBody(id=call_id, decision="answer", arguments=dict(payload), reason="AG-UI")
-    if payload["approved"] is not True:
-        return DecideBody(id=call_id, decision="deny", message=str(payload.get("reason") or "denied"), reason="AG-UI")
-    is_open = question is not None and feed.nonces.get(call_id, question["nonce"]) == question["nonce"]
-    if call_id in waiting and not is_open:
-        wrong = f"resume: {entry.interrupt_id!r:.80} is not the question that is open; use the last interrupt's id"
-        raise HttpError(409, "other_question", wrong)
-    arguments = payload.get("arguments")
-    kind: Any = "approve" if arguments is None else "edit"
-    return DecideBody(id=call_id, decision=kind, arguments=arguments, reason="AG-UI", digest=digest)
-
-
-def _messages(given: RunAgentInput) -> tuple[str, list[Message]]:
-    """The instructions and the messages; raises `HttpError`."""
-    instructions: list[str] = [f"{one.description}: {one.value}" for one in given.context or ()]
-    messages: list[Message] = []
-    for one in given.messages:
-        content: Any = one.content if hasattr(one, "content") else None
-        if one.role in ("system", "developer"):
-            instructions.insert(0, str(content))
-        elif one.role == "assistant" and content:
-            messages.append(make_earlier_reply(str(content)))
-        elif one.role == "user":
-            messages.append(
-                UserMessage(content if isinstance(content, str) else tuple(_part(part) for part in content))
-            )
-    if not messages or not isinstance(messages[-1], UserMessage):
-        raise HttpError(400, "bad_messages", "the last message must be the user's, or give resume")
-    if not messages[-1].text.strip() or "\0" in messages[-1].text:
-        raise HttpError(400, "bad_messages", "the last message must not be empty or have NUL characters")
-    return "\n\n".join(instructions), messages
-
-
-def _part(part: Any) -> TextBlock | ImageBlock:
-    if part.type == "text":
-        return TextBlock(part.text)
-    source = getattr(part, "source", None)
-    if part.type == "image" and source is not None and source.type in ("data", "url"):
-        kind = getattr(source, "mime_type", None) or "image/*"
-        if source.type == "url":
-            if not source.value.startswith(("https://", "http://")):
-                raise HttpError(400, "bad_messages", "an image's address must begin with https: or http:")
-            return ImageBlock(media_type=kind, url=source.value)
-        try:
-            return inline_image(kind, source.value)
-        except ValueError as error:
-            raise HttpError(400, "bad_messages", str(error)) from None
-    raise HttpError(400, "bad_messages", f"a part of type {part.type!r:.40} is not supported: send text or images")

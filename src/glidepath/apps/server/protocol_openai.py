@@ -1,14 +1,16 @@
 """The door for OpenAI clients: agents are models, a conversation or a previous response is a session.
 
-`/v1/responses` (create, stream, get, cancel), `/v1/chat/completions` and `/v1/models`. An agent brings its own tools
-and settings: `tools` of a request are refused, sampling parameters have no effect. How the run ended is in `glidepath`.
+`/v1/responses` (create, stream, get, cancel), `/v1/conversations`, `/v1/chat/completions` and `/v1/models`. `tools` of
+a request are the client's: the run waits for the results of their calls, and the request that brings them continues it.
+How the run ended is in `glidepath`.
 """
 
 from __future__ import annotations
 
 import asyncio
+import secrets
 import time
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from typing import Any
 
 from starlette.requests import Request
@@ -16,49 +18,42 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from glidepath import _wire
-from glidepath._wire import Value, WireError
+from glidepath._wire import WireError
+from glidepath.apps.server.client_answers import continue_run
+from glidepath.apps.server.client_tools import ClientAnswer
+from glidepath.apps.server.departures import STAY, STOP, begin_reading, leave_run, read_departure
 from glidepath.apps.server.event_streams import EventStream, wait_until_gone
-from glidepath.apps.server.hub import Hub, model_names
+from glidepath.apps.server.hub import Hub
 from glidepath.apps.server.locks import Visitor
-from glidepath.apps.server.openai_input import read_messages
+from glidepath.apps.server.openai_answers import (
+    RESPONSE,
+    AnswerLeg,
+    ChatAnswer,
+    ResponseAnswer,
+    describe_failure,
+    find_leg,
+    read_call_id,
+    read_leg_id,
+)
+from glidepath.apps.server.openai_input import read_input
+from glidepath.apps.server.openai_requests import (
+    ChatBody,
+    ConversationBody,
+    ResponsesBody,
+    read_chat_changes,
+    read_response_changes,
+)
+from glidepath.apps.server.per_request import RequestChanges, model_names
 from glidepath.apps.server.refusals import HttpError
-from glidepath.apps.server.result_json import ending_of
 from glidepath.apps.server.route_rights import visitor_of
 from glidepath.apps.server.run_actions import RunActions
 from glidepath.apps.server.run_feed import RunFeed
 from glidepath.apps.server.shapes import ReasonBody
 from glidepath.apps.server.store_reader import StoreReader
-from glidepath.values import AttemptDiscarded, LoopOutcome, Message, RunEnded, RunResult, StreamChunk, StreamStarted
-from glidepath.values.events import codec
+from glidepath.values import Event, LoopOutcome, Message, RunEnded, RunResult
 
-RESPONSE, CHAT = "resp_", "chatcmpl-"
-DISCARDED = "\n[the lines above were cut off and do not count]\n"
-
-
-class ResponsesBody(Value, frozen=True, kw_only=True):
-    """What `POST /v1/responses` takes; other fields have no effect."""
-
-    model: str
-    input: Any
-    instructions: str | None = None
-    previous_response_id: str | None = None
-    conversation: str | Mapping[str, Any] | None = None
-    stream: bool | None = None
-    metadata: Mapping[str, Any] | None = None
-    tools: Sequence[Any] | None = None
-    background: bool | None = None
-
-
-class ChatBody(Value, frozen=True, kw_only=True):
-    """What `POST /v1/chat/completions` takes; other fields have no effect."""
-
-    model: str
-    messages: Sequence[Mapping[str, Any]]
-    stream: bool | None = None
-    stream_options: Mapping[str, Any] | None = None
-    metadata: Mapping[str, Any] | None = None
-    tools: Sequence[Any] | None = None
-    n: int | None = None
+FAILED = 422
+"""Of a run that failed: clients try again after 408, 409, 429 and 5xx, and that would be another whole run."""
 
 
 class OpenAIDoor:
@@ -74,6 +69,7 @@ class OpenAIDoor:
         return [
             Route("/v1/models", self.models, methods=["GET"]),
             Route("/v1/models/{id:path}", self.model, methods=["GET"]),
+            Route("/v1/conversations", self.conversation, methods=["POST"]),
             Route("/v1/responses", self.responses, methods=["POST"]),
             Route("/v1/responses/{id}", self.response, methods=["GET"]),
             Route("/v1/responses/{id}/cancel", self.cancel, methods=["POST"]),
@@ -97,24 +93,76 @@ class OpenAIDoor:
 
     # --- responses --------------------------------------------------------------------------------------------
 
+    async def conversation(self, request: Request) -> Response:
+        """A name for a conversation that begins; its first response makes the session."""
+        body = await _parse_body(request, ConversationBody)
+        if body.items:
+            raise HttpError(
+                400, "bad_items", "items is not offered: send them as the input of a response", param="items"
+            )
+        made = {"id": f"conv_{secrets.token_hex(16)}", "object": "conversation", "created_at": int(time.time())}
+        return _json({**made, "metadata": dict(body.metadata or {})})
+
     async def responses(self, request: Request) -> Any:
-        """Start a run and answer with its response, or with its stream."""
+        """Start a run, or continue one with the results of its client's tools; answer with its response or a stream."""
         body = await _parse_body(request, ResponsesBody)
-        _refuse_tools(body.tools)
-        if body.background:
-            raise HttpError(400, "background", "background is not offered: use POST /api/runs, or stream")
-        instructions, messages = read_messages(body.input)
-        instructions = "\n\n".join(part for part in (body.instructions or "", instructions) if part)
-        session, earlier = await self._session(body, visitor_of(request))
-        prompt = [*earlier, *messages]
-        tags = _tags(body.metadata)
-        feed = await self.hub.start(
-            body.model, prompt, who=visitor_of(request), session=session, tags=tags, instructions=instructions
-        )
-        told = _Response(body, feed)
+        changes, given, who = read_response_changes(body), read_input(body.input), visitor_of(request)
+        departure = STAY if body.background else self._read_departure(body.metadata)
+        if given.answers:
+            leg = await self._continue_run(given.answers, changes, who)
+        else:
+            instructions = "\n\n".join(part for part in (body.instructions or "", given.instructions) if part)
+            session, earlier = await self._session(body, who)
+            leg = AnswerLeg(
+                feed=await self.hub.start(
+                    body.model,
+                    [*earlier, *given.messages],
+                    who=who,
+                    session=session,
+                    tags=_tags(body.metadata),
+                    instructions=instructions,
+                    changes=changes,
+                ),
+                schema=changes.schema,
+                most=changes.max_output_tokens,
+            )
+        begin_reading(self.hub, leg.feed, departure)
+        answer = ResponseAnswer(body, leg)
         if body.stream:
-            return self._make_event_stream(feed, told.events(feed))
-        return _json(told.response(await self._wait_for_end(feed, request)))
+            return self._make_event_stream(leg.feed, answer.events(), departure)
+        if body.background:
+            return _json(answer.in_progress())
+        return await self._answer_at_end(answer, request, departure)
+
+    async def _answer_at_end(self, answer: ResponseAnswer, request: Request, departure: str) -> Response:
+        result = await self._wait_for_end(answer.leg, request, departure, answer.note)
+        answer.finish(result)
+        return _json(answer.response(result))
+
+    async def _continue_run(
+        self, given: Mapping[str, ClientAnswer], changes: RequestChanges, who: Visitor
+    ) -> AnswerLeg:
+        named = {read_call_id(name) for name in given}
+        runs = {run_id for run_id, _ in named}
+        if len(runs) != 1 or not all(call_id for _, call_id in named):
+            raise HttpError(
+                FAILED, "unknown_call", "a result must have the id of its call, as this server sent it, all of one run"
+            )
+        answers = {read_call_id(name)[1]: one for name, one in given.items()}
+        try:
+            found = await continue_run(self.actions, runs.pop(), answers, changes, who)
+        except HttpError as refused:
+            if refused.status != 404:  # noqa: PLR2004 - for which clients would look at the path
+                raise
+            why = "the run that waits for this result is not here: without a store, runs end with the server"
+            raise HttpError(FAILED, "unknown_call", why) from None
+        return AnswerLeg(
+            feed=found.feed,
+            after=found.after,
+            before=found.before,
+            schema=changes.schema,
+            most=changes.max_output_tokens,
+        )
 
     async def _session(self, body: ResponsesBody, who: Visitor) -> tuple[str | None, Sequence[Message]]:
         """The session to continue, and, without a store, what was said in it."""
@@ -130,7 +178,7 @@ class OpenAIDoor:
             run_id = self.hub.find_last_run(given)
             await self.hub.check_owner(who, given)  # without a store, what was said there goes into a new session
         if body.previous_response_id is not None:
-            found = await self.reader.find(body.previous_response_id.removeprefix(RESPONSE), who)
+            found = await self.reader.find(read_leg_id(body.previous_response_id, RESPONSE)[0], who)
             given, run_id = found.session_id, found.run_id
         if self.hub.store is not None or given is None:
             return given, ()
@@ -139,61 +187,77 @@ class OpenAIDoor:
 
     async def response(self, request: Request) -> Response:
         """The response of a run that was started before, as far as it has come."""
-        found = await self.reader.find(request.path_params["id"].removeprefix(RESPONSE), visitor_of(request))
+        run_id, after = read_leg_id(request.path_params["id"], RESPONSE)
+        found = await self.reader.find(run_id, visitor_of(request))
         body = ResponsesBody(model="" if found.feed is None else found.feed.head.agent, input="")
         if found.feed is None:
             raise HttpError(404, "unknown_response", "the events of this run were not kept; see /api/runs/{id}")
-        told = _Response(body, found.feed)
-        result = await _last_result(found.feed)
-        return _json(told.in_progress() if result is None or found.feed.live else told.response(result))
+        answer = ResponseAnswer(body, AnswerLeg(feed=found.feed, after=after))
+        answer.leg, result = await find_leg(found.feed, after, answer.note)
+        if result is None:
+            return _json(answer.in_progress())
+        answer.finish(result)
+        return _json(answer.response(result))
 
     async def cancel(self, request: Request) -> Response:
         """Stop the run of a response."""
         who = visitor_of(request)
-        found = await self.reader.find(request.path_params["id"].removeprefix(RESPONSE), who)
+        run_id, after = read_leg_id(request.path_params["id"], RESPONSE)
+        found = await self.reader.find(run_id, who)
         if self.hub.flights.get(found.run_id) is None or found.feed is None:
             raise HttpError(409, "not_in_flight", "this server is not producing that response: nothing was cancelled")
         await self.actions.stop(found.run_id, ReasonBody(reason="cancelled by an OpenAI client"), who)
-        told = _Response(ResponsesBody(model=found.feed.head.agent, input=""), found.feed)
-        return _json(told.response(await self._wait_for_end(found.feed, request)))
+        leg = AnswerLeg(feed=found.feed, after=after)
+        answer = ResponseAnswer(ResponsesBody(model=found.feed.head.agent, input=""), leg)
+        return await self._answer_at_end(answer, request, "")
 
     # --- chat completions -------------------------------------------------------------------------------------
 
     async def chat(self, request: Request) -> Any:
-        """Start a run on the messages of the request: its own session each time, as in that API."""
+        """Start a run on the messages of the request: its own session each time, as in that API.
+
+        Messages that end with the results of the client's tools continue the run that waits for them.
+        """
         body = await _parse_body(request, ChatBody)
-        _refuse_tools(body.tools)
-        if body.n not in (None, 1):
-            raise HttpError(400, "bad_n", "n must be 1: an agent gives one answer")
-        instructions, messages = read_messages(list(body.messages))
-        feed = await self.hub.start(
-            body.model,
-            messages,
-            who=visitor_of(request),
-            tags=_tags(body.metadata),
-            instructions=instructions,
-        )
+        changes, given, who = read_chat_changes(body), read_input(list(body.messages), "messages"), visitor_of(request)
+        departure = self._read_departure(body.metadata)
+        if given.answers:
+            leg = await self._continue_run(given.answers, changes, who)
+        else:
+            leg = AnswerLeg(
+                feed=await self.hub.start(
+                    body.model,
+                    given.messages,
+                    who=who,
+                    tags=_tags(body.metadata),
+                    instructions=given.instructions,
+                    changes=changes,
+                ),
+                schema=changes.schema,
+                most=changes.max_output_tokens,
+            )
+        begin_reading(self.hub, leg.feed, departure)
+        answer = ChatAnswer(body.model, leg)
         if body.stream:
             wants_usage = bool((body.stream_options or {}).get("include_usage"))
-            return self._make_event_stream(feed, _chat_chunks(body.model, feed, wants_usage=wants_usage))
-        result = await self._wait_for_end(feed, request)
+            return self._make_event_stream(leg.feed, answer.events(wants_usage=wants_usage), departure)
+        result = await self._wait_for_end(leg, request, departure, answer.text.read)
         if result.outcome is LoopOutcome.FAILED:
-            return _json(_failure(result), 500, {"x-should-retry": "false"})  # a retry would be another whole run
-        choice = {
-            "index": 0,
-            "message": {"role": "assistant", "content": result.text, "refusal": None},
-            "finish_reason": _finish(result),
-            "logprobs": None,
-        }
-        answer = {**_chat_head(body.model, feed, "chat.completion"), "choices": [choice], "usage": _chat_usage(result)}
-        return _json({**answer, "glidepath": ending_of(result)})
+            return _json(describe_failure(result), FAILED, {"x-should-retry": "false"})
+        return _json(answer.make_completion(result))
 
     # --- what both do -----------------------------------------------------------------------------------------
 
-    async def _wait_for_end(self, feed: RunFeed, request: Request) -> RunResult[Any]:
-        """Wait for the end of a run, as a reader of it, for as long as the client does."""
+    def _read_departure(self, metadata: object) -> str:
+        return read_departure(metadata, STOP if self.hub.on_disconnect == STOP else "")
+
+    async def _wait_for_end(
+        self, leg: AnswerLeg, request: Request, departure: str, note: Callable[[Event], object] = bool
+    ) -> RunResult[Any]:
+        """Wait for the end of a run, as a reader of it, for as long as the client does; `note` what happens."""
+        feed = leg.feed
         feed.readers += 1
-        reading = asyncio.ensure_future(_read_to_end(feed))
+        reading = asyncio.ensure_future(_read_to_end(leg, note))
         leaving = asyncio.ensure_future(wait_until_gone(request.receive))
         try:
             await asyncio.wait({reading, leaving}, return_when=asyncio.FIRST_COMPLETED)
@@ -205,12 +269,12 @@ class OpenAIDoor:
                 task.cancel()
             await asyncio.gather(reading, leaving, return_exceptions=True)
             feed.readers -= 1
-            self.hub.on_reader_left(feed)
+            leave_run(self.hub, feed, departure)
         if result is not None:
             return result
-        raise HttpError(503, "lost", "the run was lost before it ended; GET /api/runs/{id} shows it")
+        raise HttpError(FAILED, "lost", "the run was lost before it ended; GET /api/runs/{id} shows it")
 
-    def _make_event_stream(self, feed: RunFeed, parts: AsyncIterator[bytes]) -> EventStream:
+    def _make_event_stream(self, feed: RunFeed, parts: AsyncIterator[bytes], departure: str) -> EventStream:
         async def count_reader() -> AsyncIterator[bytes]:
             feed.readers += 1
             try:
@@ -219,230 +283,20 @@ class OpenAIDoor:
             finally:
                 feed.readers -= 1
 
-        return EventStream(count_reader, lambda: self.hub.on_reader_left(feed))
+        return EventStream(count_reader, lambda: leave_run(self.hub, feed, departure))
 
 
-async def _read_to_end(feed: RunFeed) -> RunResult[Any] | None:
+async def _read_to_end(leg: AnswerLeg, note: Callable[[Event], object]) -> RunResult[Any] | None:
     result = None
-    async for event in feed.follow():  # to the end, when its session is free for the next request
+    async for event in leg.feed.follow(leg.after):  # to the end, when its session is free for the next request
+        note(event)
         if isinstance(event, RunEnded):
             result = event.result
     return result
 
 
-class _Response:
-    """One response object of the Responses API, and the events that lead to it."""
-
-    def __init__(self, body: ResponsesBody, feed: RunFeed) -> None:
-        self.body = body
-        self.feed = feed
-        self.number = -1
-        self.items: list[dict[str, Any]] = []
-
-    def in_progress(self) -> dict[str, Any]:
-        """As long as the run lasts."""
-        return {
-            "id": RESPONSE + self.feed.run_id,
-            "object": "response",
-            "created_at": int(self.feed.card.started or time.time()),
-            "status": "in_progress",
-            "model": self.body.model,
-            "output": [],
-            "error": None,
-            "incomplete_details": None,
-            "instructions": self.body.instructions,
-            "metadata": dict(self.body.metadata or {}),
-            "parallel_tool_calls": True,
-            "previous_response_id": self.body.previous_response_id,
-            "conversation": {"id": self.feed.head.session_id},
-            "temperature": None,
-            "tool_choice": "auto",
-            "tools": [],
-            "top_p": None,
-            "usage": None,
-        }
-
-    def response(self, result: RunResult[Any]) -> dict[str, Any]:
-        """When it has ended."""
-        status, details = _status(result)
-        usage, cause = result.usage, result.cause
-        output = self.items or [_message(f"msg_{result.run_id}_0", result.text)]
-        failed = {"code": "server_error", "message": "the run failed" if cause is None else cause.reason}
-        ended = ending_of(result)
-        return {
-            **self.in_progress(),
-            "status": status,
-            "output": output,
-            "error": failed if status == "failed" else None,
-            "incomplete_details": details,
-            "metadata": {**(self.body.metadata or {}), "glidepath": _wire.encode(ended).decode()},
-            "usage": {
-                "input_tokens": usage.input,
-                "input_tokens_details": {"cached_tokens": usage.cache_read},
-                "output_tokens": usage.output,
-                "output_tokens_details": {"reasoning_tokens": usage.reasoning},
-                "total_tokens": usage.total,
-            },
-            "glidepath": ended,
-        }
-
-    async def events(self, feed: RunFeed) -> AsyncIterator[bytes]:
-        """The stream: every turn that says something is its own message."""
-        yield self._event("response.created", response=self.in_progress())
-        yield self._event("response.in_progress", response=self.in_progress())
-        written: list[str] = []
-        result: RunResult[Any] | None = None
-        async for event in feed.follow():
-            if isinstance(event, StreamChunk) and event.text and not event.thinking:
-                for part in self._delta(written, event.text):
-                    yield part
-            elif isinstance(event, AttemptDiscarded) and written:
-                for part in self._close_text(written, "incomplete"):
-                    yield part
-            elif isinstance(event, StreamStarted) and written:
-                for part in self._close_text(written, "completed"):
-                    yield part
-            elif isinstance(event, RunEnded):
-                result = event.result
-        if result is None:
-            told = _cut_off(feed)["error"]
-            yield self._event("error", code=told["code"], message=told["message"], param=None)
-            return
-        if not written and not self.items:
-            for part in self._delta(written, result.text):
-                yield part
-        for part in self._close_text(written, "completed"):
-            yield part
-        answer = self.response(result)
-        kind = {"completed": "completed", "failed": "failed"}.get(answer["status"], "incomplete")
-        yield self._event(f"response.{kind}", response=answer)
-
-    def _delta(self, written: list[str], text: str) -> list[bytes]:
-        where = {"item_id": self._id(), "output_index": len(self.items), "content_index": 0}
-        parts = []
-        if not written:
-            item = {**_message(self._id(), ""), "status": "in_progress", "content": []}
-            parts.append(self._event("response.output_item.added", output_index=len(self.items), item=item))
-            parts.append(self._event("response.content_part.added", **where, part=_text("")))
-        written.append(text)
-        parts.append(self._event("response.output_text.delta", **where, delta=text, logprobs=[]))
-        return parts
-
-    def _close_text(self, written: list[str], status: str) -> list[bytes]:
-        if not written:
-            return []
-        text, where = "".join(written), {"item_id": self._id(), "output_index": len(self.items), "content_index": 0}
-        item = {**_message(self._id(), text), "status": status}
-        parts = [
-            self._event("response.output_text.done", **where, text=text, logprobs=[]),
-            self._event("response.content_part.done", **where, part=_text(text)),
-            self._event("response.output_item.done", output_index=len(self.items), item=item),
-        ]
-        self.items.append(item)
-        written.clear()
-        return parts
-
-    def _id(self) -> str:
-        return f"msg_{self.feed.run_id}_{len(self.items)}"
-
-    def _event(self, kind: str, **fields: Any) -> bytes:
-        self.number += 1
-        data = _wire.encode({"type": kind, "sequence_number": self.number, **fields})
-        return b"event: %s\ndata: %s\n\n" % (kind.encode(), data)
-
-
-async def _chat_chunks(model: str, feed: RunFeed, *, wants_usage: bool) -> AsyncIterator[bytes]:
-    head = _chat_head(model, feed, "chat.completion.chunk")
-
-    def chunk(delta: Mapping[str, Any], finish: str | None = None, **more: Any) -> bytes:
-        choice = {"index": 0, "delta": delta, "finish_reason": finish, "logprobs": None}
-        return b"data: %s\n\n" % _wire.encode({**head, "choices": [choice], **more})
-
-    yield chunk({"role": "assistant", "content": ""})
-    said = fresh = False
-    result: RunResult[Any] | None = None
-    async for event in feed.follow():
-        if isinstance(event, StreamStarted):
-            fresh = said
-        elif isinstance(event, StreamChunk) and event.text and not event.thinking:
-            yield chunk({"content": ("\n\n" if fresh else "") + event.text})
-            said, fresh = True, False
-        elif isinstance(event, AttemptDiscarded) and said and not fresh:
-            yield chunk({"content": DISCARDED})
-        elif isinstance(event, RunEnded):
-            result = event.result
-    if result is None or result.outcome is LoopOutcome.FAILED:
-        yield b"data: %s\n\n" % _wire.encode(_cut_off(feed) if result is None else _failure(result))
-        yield b"data: [DONE]\n\n"
-        return
-    if not said:
-        yield chunk({"content": result.text})
-    yield chunk({}, _finish(result), glidepath=ending_of(result))
-    if wants_usage:
-        yield b"data: %s\n\n" % _wire.encode({**head, "choices": [], "usage": _chat_usage(result)})
-    yield b"data: [DONE]\n\n"
-
-
-async def _last_result(feed: RunFeed) -> RunResult[Any] | None:
-    found = None
-    page = await feed.page(0, feed.last + 1, 1, "RunEnded")
-    for line in page["events"]:
-        event: Any = codec().decode(bytes(line))
-        found = event.result if isinstance(event, RunEnded) else found
-    return found
-
-
-def _chat_head(model: str, feed: RunFeed, kind: str) -> dict[str, Any]:
-    created = int(feed.card.started or time.time())
-    return {"id": CHAT + feed.run_id, "object": kind, "created": created, "model": model}
-
-
-def _chat_usage(result: RunResult[Any]) -> dict[str, Any]:
-    usage = result.usage
-    return {"prompt_tokens": usage.input, "completion_tokens": usage.output, "total_tokens": usage.total}
-
-
-def _finish(result: RunResult[Any]) -> str:
-    return "stop" if result.outcome in (LoopOutcome.DONE, LoopOutcome.PAUSED) else "length"
-
-
-def _status(result: RunResult[Any]) -> tuple[str, dict[str, str] | None]:
-    if result.outcome is LoopOutcome.DONE:
-        return "completed", None
-    if result.outcome is LoopOutcome.FAILED:
-        return "failed", None
-    if result.outcome is LoopOutcome.CANCELLED:
-        return "cancelled", None
-    reason = "paused" if result.outcome is LoopOutcome.PAUSED else "max_output_tokens"
-    return "incomplete", {"reason": reason}
-
-
-def _message(name: str, text: str) -> dict[str, Any]:
-    return {"id": name, "type": "message", "role": "assistant", "status": "completed", "content": [_text(text)]}
-
-
-def _text(text: str) -> dict[str, Any]:
-    return {"type": "output_text", "text": text, "annotations": [], "logprobs": []}
-
-
 def _model(name: str) -> dict[str, Any]:
     return {"id": name, "object": "model", "created": 0, "owned_by": "glidepath"}
-
-
-def _failure(result: RunResult[Any]) -> dict[str, Any]:
-    """The error of a run that failed, as OpenAI's clients know it, with how it ended beside it."""
-    why = "the run failed" if result.cause is None else f"the run failed: {result.cause.source}: {result.cause.reason}"
-    return {"error": _error("run_failed", why), "glidepath": ending_of(result)}
-
-
-def _cut_off(feed: RunFeed) -> dict[str, Any]:
-    """The error of a stream that ends before its run, because the server does."""
-    why = f"the server is shutting down before the run has ended; GET /api/runs/{feed.run_id} shows how it ended"
-    return {"error": _error("lost", why)}
-
-
-def _error(code: str, message: str) -> dict[str, Any]:
-    return {"message": message, "type": "server_error", "param": None, "code": code}
 
 
 def _json(value: object, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
@@ -454,11 +308,6 @@ async def _parse_body(request: Request, kind: type[Any]) -> Any:
         return _wire.decode(await request.body(), kind)
     except (WireError, ValueError, RecursionError) as error:
         raise HttpError(400, "bad_body", f"malformed body for this path: {error}"[:300]) from None
-
-
-def _refuse_tools(tools: Sequence[Any] | None) -> None:
-    if tools:
-        raise HttpError(400, "tools", "an agent brings its own tools: leave tools out")
 
 
 def _tags(metadata: Mapping[str, Any] | None) -> list[str] | None:

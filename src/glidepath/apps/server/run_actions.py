@@ -15,7 +15,7 @@ from weakref import WeakValueDictionary
 from glidepath.agent.resuming import check_decisions
 from glidepath.apps.server.gate_door import ForeignFlights, refuse_foreign_action
 from glidepath.apps.server.hub import Hub, HubFlight, refusal_of
-from glidepath.apps.server.limit_changes import change_limits
+from glidepath.apps.server.limit_changes import change_limits, check_raised
 from glidepath.apps.server.locks import Visitor
 from glidepath.apps.server.refusals import HttpError
 from glidepath.apps.server.run_feed import RunFeed
@@ -154,18 +154,20 @@ class RunActions:
     async def decide(self, name: str, body: DecideBody, who: Visitor) -> DoneAnswer:
         """Decide about a call that waits; the run continues when all its calls are decided."""
         began, session_id = time.perf_counter(), (await self.reader.find(name, who)).session_id
-        async with self._turns.setdefault(
-            session_id, asyncio.Lock()
-        ):  # two people may decide at once: one of them is second
+        async with self.take_turn(session_id):  # two people may decide at once: one of them is second
             return await self._decide(began, await self.reader.find(name, who), body, who)
+
+    def take_turn(self, session_id: str) -> asyncio.Lock:
+        """The lock to hold while continuing the run of this session."""
+        return self._turns.setdefault(session_id, asyncio.Lock())
 
     async def _decide(self, began: float, found: FoundRun, body: DecideBody, who: Visitor) -> DoneAnswer:
         await self._must_be_root(found, who, body.id)
-        card, result = await self._require_paused(found)
+        card, result = await self.require_paused(found)
         waiting = {one.call.id: one for one in result.pending}
         if body.id not in waiting:
             raise HttpError(404, "unknown_call", f"no call {body.id!r:.80} waits in this run: {_names(waiting)}")
-        known = await self._decisions(found)
+        known = await self.read_decisions(found)
         if body.id in known:
             raise HttpError(409, "decided", f"call {body.id!r:.80} was already decided ({known[body.id].kind})")
         made = _decision(body)
@@ -187,7 +189,7 @@ class RunActions:
         await self.hub.admit(card.agent, found.session_id, who)
         await self.journal_action(found, None, "decide", body.reason, who, call_id=body.id, decision=body.decision)
         await self.hub.resume(card.agent, found.session_id, decisions=known, run_id=found.run_id)
-        self._decided.pop(found.run_id, None)
+        self.forget_decisions(found.run_id)
         return self.make_done_answer(found, began, f"{_PAST[body.decision]}: the run continues")
 
     async def _must_be_root(self, found: FoundRun, who: Visitor, call_id: str = "") -> None:
@@ -220,10 +222,11 @@ class RunActions:
     async def list_undecided(self, name: str, who: Visitor) -> frozenset[str]:
         """The calls of a paused run that nobody has decided about yet; raises `HttpError`."""
         found = await self.reader.find(name, who)
-        _, result = await self._require_paused(found)
-        return frozenset(one.call.id for one in result.pending) - set(await self._decisions(found))
+        _, result = await self.require_paused(found)
+        return frozenset(one.call.id for one in result.pending) - set(await self.read_decisions(found))
 
-    async def _require_paused(self, found: FoundRun) -> tuple[RunCard, RunResult[Any]]:
+    async def require_paused(self, found: FoundRun) -> tuple[RunCard, RunResult[Any]]:
+        """The card and the result of a run that waits; raises `HttpError` for any other."""
         card = self.reader.card(found.feed, found.entry)
         if card.state != "paused":
             raise HttpError(409, f"run_{card.state}", f"this run is {card.state}: nothing in it needs a decision")
@@ -232,12 +235,17 @@ class RunActions:
             raise HttpError(409, "run_lost", "the record of this pause can no longer be read")
         return card, result
 
-    async def _decisions(self, found: FoundRun) -> dict[str, Decision]:
+    async def read_decisions(self, found: FoundRun) -> dict[str, Decision]:
+        """What was decided about its calls, and has not taken effect yet."""
         if self.store is None:
             return self._decided.get(found.run_id, {})
         journal = await self.reader.journal(found.session_id)
         taken = 0 if journal is None else journal.folded.taken
         return read_decisions(await self.ask_store(self.store.notes(found.session_id, taken)))
+
+    def forget_decisions(self, run_id: str) -> None:
+        """They have taken effect."""
+        self._decided.pop(run_id, None)
 
     async def _note_decision(self, found: FoundRun, call_id: str, made: Decision) -> None:
         if self.store is None:
@@ -272,7 +280,7 @@ class RunActions:
         began, found = time.perf_counter(), await self.reader.find(name, who)
         card = self.reader.card(found.feed, found.entry)
         if card.foreign:
-            return self._raise_limits(found, body, who, began)
+            return await self._raise_limits(found, card, body, who, began)
         agent = self.hub.agents.get(card.agent)
         if agent is None:
             raise HttpError(409, "unknown_agent", f"this server has no agent {card.agent!r:.80} to continue with")
@@ -304,15 +312,26 @@ class RunActions:
         changed = ", ".join(f"{key}={value}" for key, value in body.limits.items())
         return self.make_done_answer(found, began, f"continues with {changed}")
 
-    def _raise_limits(self, found: FoundRun, body: LimitsBody, who: Visitor, began: float) -> DoneAnswer:
+    async def _raise_limits(
+        self, found: FoundRun, card: RunCard, body: LimitsBody, who: Visitor, began: float
+    ) -> DoneAnswer:
         """The limits of another program's run, while it runs."""
         foreign = self._foreign(found)
-        if foreign is None:
-            raise HttpError(
-                409, "not_here", "this run has ended, or its gate is another process: raise limits where its gate is"
-            )
-        control = control_of("limits", body.reason, who, limits=body.limits)
-        return self.make_done_answer(found, began, foreign.raise_limits(found.run_id, control, body.limits))
+        if foreign is not None:
+            control = control_of("limits", body.reason, who, limits=body.limits)
+            return self.make_done_answer(found, began, foreign.raise_limits(found.run_id, control, body.limits))
+        if card.state == "ended":
+            raise HttpError(409, "run_ended", "this run has ended: its limits can be raised only while it runs")
+        self._require_reachable(found, card, "raise the limits of")
+        if _session_above(found) is not None:
+            raise HttpError(409, "part_of_a_run", "a sub-agent has no limits of its own: raise those of its program")
+        journal = await self.reader.journal(found.session_id)
+        config = None if journal is None else journal.folded.config
+        check_raised({} if config is None else config.limits, body.limits)
+        await self.journal_action(found, None, "limits", body.reason, who, limits=body.limits, obey=True)
+        return self.make_done_answer(
+            found, began, "asked to raise its limits; its gate is another process, which notices within a second"
+        )
 
     async def fork(self, name: str, body: ForkBody, who: Visitor) -> DoneAnswer:
         """A new session as this one was after a turn, and a run in it when there is something to ask."""

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar
 
 from glidepath import _wire
+from glidepath.apps.server.run_series import Figures, Series
 from glidepath.apps.server.shapes import CauseShape, Gauge, PendingItem, RunCard, UsageShape
 from glidepath.run import escape_invisible, question_rows
 from glidepath.values import (
@@ -77,7 +78,9 @@ def origin_of(result: RunResult) -> str | None:
     return None if origin is None else str(getattr(origin, "value", origin))
 
 
-def pending_items(result: RunResult, agent: str, asked: Mapping[str, float]) -> tuple[PendingItem, ...]:
+def pending_items(
+    result: RunResult, agent: str, asked: Mapping[str, float], *, task: str = "", title: str = ""
+) -> tuple[PendingItem, ...]:
     """The calls that a paused run waits with."""
     return tuple(
         PendingItem(
@@ -85,6 +88,8 @@ def pending_items(result: RunResult, agent: str, asked: Mapping[str, float]) -> 
             kind="question" if one.form is not None else "approval",
             run_id=result.run_id,
             session_id=result.session_id,
+            task=task,
+            title=title,
             agent=agent,
             tool=one.call.name,
             arguments=one.call.arguments,
@@ -111,7 +116,7 @@ class FlightCard:
         self.usage = Usage()
         self.money: int | None = None
         self.limits: dict[str, float] = {}
-        self.started = self.updated = 0.0
+        self.started = self.updated = self.began = 0.0
         self.ended: float | None = None
         self.result: RunResult | None = None
         self.flying = False
@@ -121,9 +126,14 @@ class FlightCard:
         self.notices: list[dict[str, Any]] = []
         self.asked: dict[str, float] = {}
         self.children: dict[str, str] = {}
+        self.landed: dict[str, tuple[float, Figures]] = {}
+        """The children that have ended, whose use is in its own: when, and what that was."""
+        self.series = Series()
+        """What it has used itself, over time."""
         self.who: str | None = None
         """Who started it."""
         self._parts: list[str] = []
+        self._writing = False
         self._reserved = (0, 0)
         self._running: dict[str, str] = {}
         self._retries = False
@@ -139,24 +149,27 @@ class FlightCard:
 
     def _on_run_started(self, event: RunStarted) -> None:
         self.session_id, self.agent, self.model = event.session_id, event.agent_name, event.model
-        self.started = self.started or event.time
+        self.started, self.began = self.started or event.time, event.time
         self.limits = dict(event.limits or {})
         self.flying, self.ended, self.result, self.phase = True, None, None, "cruise"
         self._running, self._retries = {}, False
         self.last = "resumed" if event.resumed else "started"
 
     def _on_turn_started(self, event: TurnStarted) -> None:
-        self.turn = event.iteration
+        self.series.add(event.time, turns=1)
+        self.turn, self._writing = event.iteration, False
 
     def _on_message(self, event: MessageAdded) -> None:
         message: Any = event.message
+        if message.role == "assistant":
+            self._writing = False
         if message.role == "user" and not self.task and not getattr(message, "internal", False):
             self.task = message.text[:_TASK]
 
     def _stream(self, event: StreamStarted) -> None:
         if event.landing:
             self.phase = "landing"
-        self._parts, self._retries = [], False
+        self._parts, self._retries, self._writing = [], False, True
         self.last = "landing: writing the final answer" if event.landing else "thinking"
 
     def _on_chunk(self, event: StreamChunk) -> None:
@@ -165,19 +178,22 @@ class FlightCard:
             self.last = "writing"
 
     def _on_discarded(self, event: AttemptDiscarded) -> None:
-        self._parts, self.last = [], _line(f"trying again: {event.reason}")
+        self._parts, self._writing, self.last = [], False, _line(f"trying again: {event.reason}")
 
     def _reserve(self, event: BudgetReserved) -> None:
         self._reserved = (event.tokens, event.picodollars or 0)
 
     def _settle(self, event: BudgetSettled) -> None:
         self._reserved = (0, 0)
-        self.usage = self.usage + event.usage
+        used = event.usage
+        self.usage = self.usage + used
+        self.series.add(event.time, 0, used.input, used.output, event.picodollars or 0)
         if event.picodollars is not None:
             self.money = (self.money or 0) + event.picodollars
 
     def _on_tool(self, event: ToolStarted) -> None:
         self.tool_calls += 1
+        self.series.add(event.time, calls=1)
         self._running[event.call_id] = event.tool_name
         self.last = call_line(event.tool_name, event.arguments)
 
@@ -232,6 +248,8 @@ class FlightCard:
         self.last = f"started {event.agent_name}"
 
     def _on_child_ended(self, event: ChildEnded) -> None:
+        money = 0 if event.cost is None else pico_of(event.cost)
+        self.landed[event.child_id] = event.time, (0, event.usage.input, event.usage.output, money, 0)
         self.usage = self.usage + event.usage
         if event.cost is not None:
             self.money = (self.money or 0) + pico_of(event.cost)
@@ -239,7 +257,7 @@ class FlightCard:
     def _on_run_ended(self, event: RunEnded) -> None:
         result = event.result
         self.flying, self.ended, self.result, self.phase = False, event.time, result, "ground"
-        self._reserved = (0, 0)
+        self._reserved, self._writing = (0, 0), False
         self.usage, self.turn, self._parts = result.usage, result.iterations, []
         self.tool_calls = max(self.tool_calls, result.tool_calls)
         if result.cost is not None:
@@ -278,21 +296,38 @@ class FlightCard:
         return "".join(self._parts) if self.result is None else self.result.text
 
     @property
+    def reply(self) -> str | None:
+        """What the model has written of the reply that it is at; None between two replies."""
+        return "".join(self._parts) if self._writing else None
+
+    @property
     def cost(self) -> str | None:
         """Dollars, as text."""
         if self.result is not None:
             return None if self.result.cost is None else f"{self.result.cost:f}"
         return None if self.money is None else f"{dollars(self.money):f}"
 
-    def gauges(self, now: float, meter: Any = None) -> tuple[Gauge, ...]:
-        """One for each limit, and for tokens, money and turns in any case; `meter` knows reserves while it runs."""
+    def gauges(self, now: float, meter: Any = None, below: Sequence[FlightCard] = ()) -> tuple[Gauge, ...]:
+        """One for each limit, and for tokens, money and turns in any case; `meter` knows reserves while it runs.
+
+        A limit counts the whole tree: `below` are the children, and theirs, of a run that has no meter here.
+        """
         limits, found = self.limits, []
         tokens, money = self._reserved
         keep = (0, 0) if meter is None else (meter.held_tokens, meter.held_money)
-        turns, used, spent = self.turn, self.usage.total, self.money
+        turns, calls, used, spent = self.turn, self.tool_calls, self.usage.total, self.money
+        if self.result is not None:  # limits count the children, and so does the result
+            turns, calls = self.result.all_turns, max(calls, self.result.all_tool_calls)
+        elif meter is None:  # its process is gone, or another one has it: what its children have told counts
+            turns, calls = turns + sum(one.turn for one in below), calls + sum(one.tool_calls for one in below)
+            left = [one for one in below if one.run_id not in self.landed]
+            used += sum(one.usage.total for one in left)
+            prices = [one.money for one in left if one.money is not None]
+            spent = (spent or 0) + sum(prices) if prices else spent
         if meter is not None:  # it knows what its children use, too
             tokens, money = meter.reserved_tokens, meter.reserved_money
-            turns, used, spent = meter.turns, meter.tokens, meter.money if spent is not None else None
+            turns, calls = meter.turns, max(calls, meter.tool_calls)
+            used, spent = meter.tokens, meter.money if spent is not None else None
         found.append(Gauge(kind="turns", used=turns, limit=limits.get("turns")))
         found.append(
             Gauge(
@@ -322,14 +357,16 @@ class FlightCard:
                 elapsed = self.result.elapsed
             found.append(Gauge(kind="seconds", unit="s", used=round(elapsed, 3), limit=limits["seconds"]))
         if "tool_calls" in limits:
-            found.append(Gauge(kind="tool_calls", used=self.tool_calls, limit=limits["tool_calls"]))
+            found.append(Gauge(kind="tool_calls", used=calls, limit=limits["tool_calls"]))
         return tuple(found)
 
-    def pending(self) -> tuple[PendingItem, ...]:
+    def pending(self, title: str = "") -> tuple[PendingItem, ...]:
         """The calls that wait."""
-        return () if self.result is None else pending_items(self.result, self.agent, self.asked)
+        if self.result is None:
+            return ()
+        return pending_items(self.result, self.agent, self.asked, task=self.task, title=title)
 
-    def card(self, now: float, meter: Any = None, **known: Any) -> RunCard:
+    def card(self, now: float, meter: Any = None, below: Sequence[FlightCard] = (), **known: Any) -> RunCard:
         """The card; `known` is what the events do not tell: title, tags, owner, state."""
         result = self.result
         waiting = 0 if result is None else len(result.pending)
@@ -354,10 +391,11 @@ class FlightCard:
             pending_count=waiting,
             children=len(self.children),
             parent=self.parent,
-            gauges=self.gauges(now, meter),
+            gauges=self.gauges(now, meter, below),
             guard=self.guard,
             last=self.last,
             sequence=self.sequence,
+            listed=self.ended or self.began,
             **{"state": self.state, "who": self.who, "resumable": resumable, **known},
         )
 

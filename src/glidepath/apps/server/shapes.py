@@ -74,6 +74,8 @@ class RunCard(Value, frozen=True, kw_only=True):
     sequence: int = 0
     foreign: bool = False
     """Another program runs it: its calls go through the gate."""
+    listed: float = 0.0
+    """When its last leg began or ended: lists have the newest first."""
 
 
 class PendingItem(Value, frozen=True, kw_only=True):
@@ -87,6 +89,8 @@ class PendingItem(Value, frozen=True, kw_only=True):
     kind: str
     run_id: str
     session_id: str
+    task: str = ""
+    title: str = ""
     agent: str
     tool: str
     arguments: Mapping[str, Any]
@@ -111,10 +115,48 @@ class BudgetNode(Value, frozen=True, kw_only=True):
     children: tuple[BudgetNode, ...] = ()
 
 
+class UsagePoint(Value, frozen=True, kw_only=True):
+    """What a run and its children had used at a time. `cost` is in dollars."""
+
+    time: float
+    turns: int = 0
+    tokens: int = 0
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cost: float = 0.0
+    tool_calls: int = 0
+
+
+class Span(Value, frozen=True, kw_only=True, omit_defaults=True):
+    """Something that took time. `kind`: model, tool, child or wait; `ended` None while it lasts.
+
+    `sequence` is the event it began with. `note` says why a wait waited, how a call failed, or that a tool ran in the
+    background: beside the call that started it, under its name and the id that `collect` takes.
+    """
+
+    kind: str
+    name: str
+    started: float
+    sequence: int
+    ended: float | None = None
+    turn: int = 0
+    attempt: int = 1
+    failed: bool = False
+    landing: bool = False
+    note: str = ""
+    call_id: str = ""
+    child: str = ""
+    """The id of the child's run."""
+    input: int = 0
+    output: int = 0
+    cost: float | None = None
+
+
 class ShownMessage(Value, frozen=True, kw_only=True, omit_defaults=True):
     """One message of a transcript. `mark`: cut, discarded, landing or notice.
 
     `skill` says what a result read or ran of a skill: its name, digest and file, and whether its text is trusted.
+    `agent` is who speaks, once the conversation was handed over; `handoff` says who did that, and to whom.
     """
 
     index: int
@@ -129,6 +171,23 @@ class ShownMessage(Value, frozen=True, kw_only=True, omit_defaults=True):
     is_error: bool | None = None
     origin: str | None = None
     skill: Mapping[str, Any] | None = None
+    agent: str | None = None
+    handoff: Mapping[str, str] | None = None
+
+
+class RequestShape(Value, frozen=True, kw_only=True):
+    """What a model was asked in one call. `allowed`: the tools that it might call; None is all of them.
+
+    `note` says what is not as it was sent, if anything.
+    """
+
+    model: str
+    system: str = ""
+    tools: tuple[Mapping[str, Any], ...] = ()
+    allowed: tuple[str, ...] | None = None
+    parameters: Mapping[str, Any] = {}
+    messages: tuple[ShownMessage, ...] = ()
+    note: str = ""
 
 
 class RunDetail(Value, frozen=True, kw_only=True):
@@ -165,6 +224,8 @@ class RunDetail(Value, frozen=True, kw_only=True):
     sequence: int
     text: str = ""
     text_origin: str | None = None
+    reply: str | None = None
+    """What the model has written of the reply that it is at; None between two replies."""
     unknown_effects: tuple[Mapping[str, Any], ...] = ()
     abandoned: tuple[str, ...] = ()
     budget: BudgetNode | None = None
@@ -174,6 +235,47 @@ class RunDetail(Value, frozen=True, kw_only=True):
     verdicts: tuple[Mapping[str, Any], ...] = ()
     controls: tuple[Mapping[str, Any], ...] = ()
     foreign: bool = False
+    listed: float = 0.0
+    trace: str | None = None
+    """Where its trace is shown, if the server knows a place for traces and telemetry has made one."""
+
+
+class EvalCard(Value, frozen=True, kw_only=True):
+    """One evaluation at a glance. `status`: running, stopped, completed or incomplete."""
+
+    name: str
+    dataset: str = ""
+    agent: str = ""
+    status: str = ""
+    passed: int = 0
+    covered: int = 0
+    planned: int = 0
+    pass_rate: float | None = None
+    cost: str | None = None
+    tokens: int = 0
+    began: str = ""
+    updated: float = 0.0
+
+
+class EvalDetail(Value, frozen=True, kw_only=True):
+    """The report of an evaluation with a page of its results: failed, not covered, passed."""
+
+    card: EvalCard
+    repeat: int
+    cases: int
+    seconds: float
+    limits: Mapping[str, str]
+    pass_rate: float | None
+    interval: tuple[float, float]
+    always: int
+    uncovered: Mapping[str, int]
+    endings: Mapping[str, int]
+    cost: str | None
+    judge_cost: str | None
+    tokens: int
+    curve: Mapping[str, Any] | None
+    results: tuple[Mapping[str, Any], ...]
+    total: int
 
 
 class AgentInfo(Value, frozen=True, kw_only=True):
@@ -203,6 +305,29 @@ class ReasonBody(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Land, stop or resume, and why."""
 
     reason: str = ""
+
+
+class BatchBody(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Land, stop or resume many runs, and why."""
+
+    ids: list[str]
+    reason: str = ""
+
+
+class BatchItem(Value, frozen=True, kw_only=True):
+    """The result for one of them: what happened, or in `error` why nothing was done."""
+
+    run_id: str
+    message: str = ""
+    error: str | None = None
+
+
+class BatchAnswer(Value, frozen=True, kw_only=True):
+    """The result for each of many runs, in the order in which they were named."""
+
+    message: str
+    took_ms: float
+    results: tuple[BatchItem, ...]
 
 
 class SteerBody(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -3,22 +3,27 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import time
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from glidepath import _wire
 from glidepath._wire import Record, asdict, replace
 from glidepath.apps.server.event_log import LogHead
 from glidepath.apps.server.hub import Hub, refusal_of
-from glidepath.apps.server.journal_events import feed_from_journal
+from glidepath.apps.server.journal_events import feed_from_journal, read_limits
 from glidepath.apps.server.locks import Visitor
 from glidepath.apps.server.owners import key_name_in
 from glidepath.apps.server.refusals import HttpError
+from glidepath.apps.server.request_page import RequestReader
 from glidepath.apps.server.run_feed import RunFeed
-from glidepath.apps.server.run_summary import origin_of, pending_items, state_of
-from glidepath.apps.server.shapes import PendingItem, RunCard, RunDetail
+from glidepath.apps.server.run_list import RunList
+from glidepath.apps.server.run_series import Figures, add_series
+from glidepath.apps.server.run_summary import FlightCard, origin_of, pending_items, state_of
+from glidepath.apps.server.run_timeline import Timelines
+from glidepath.apps.server.shapes import PendingItem, RunCard, RunDetail, Span, UsagePoint
 from glidepath.apps.server.stored_run_summary import (
     account_fields,
     bare_card,
@@ -39,21 +44,21 @@ from glidepath.sessions import (
     family_of,
     find_sessions,
     is_foreign,
+    is_recording,
     read,
     read_journal,
 )
 from glidepath.sessions.fold import fold
-from glidepath.sessions.summaries import UNFINISHED, cursor_after
 from glidepath.spi import Entry, SessionQuery
-from glidepath.values import ConfigurationError, RunResult, StoreError, pluralize
+from glidepath.values import RunResult, StoreError, pluralize
 
 __all__ = ["FoundRun", "StoreReader"]
 
+_TRACE = re.compile(r"[0-9a-f]{2}-([0-9a-f]{32})-[0-9a-f]{16}-")
 _FOLDED = 64  # journals that are kept at hand, folded
 _SCANNED = 20_000  # sessions that are looked through for a run's id
 LOOK = 1.0  # seconds between two looks at a journal that another process writes
 _ONLY_ENTRY = 1 << 62  # a number that no commit has
-_STATES = ("queued", "running", "paused", "ended", "lost")
 
 
 class FoundRun(Record, kw_only=True):
@@ -78,6 +83,9 @@ class StoreReader:
         self._journals: OrderedDict[str, StoredJournal] = OrderedDict()
         self._sessions: dict[str, str] = {}
         self._told: OrderedDict[str, RunFeed] = OrderedDict()
+        self.list = RunList(self)
+        self.requests = RequestReader(self)
+        self._timelines = Timelines()
 
     # --- finding one ------------------------------------------------------------------------------------------
 
@@ -102,12 +110,15 @@ class StoreReader:
         if feed is not None:
             entry = await self._entry(feed.head.session_id)
             await self._catch_up(feed, entry)
+            if entry is not None:
+                await self._renew_limits(feed, entry)
             return FoundRun(run_id=feed.run_id, session_id=feed.head.session_id, feed=feed, entry=entry)
         entry = await self._entry(name) or await self._entry_of_run(name)
         if entry is None:
             raise _make_unknown_run_error(name)
         run_id = str(entry.summary.get("run_id") or entry.session_id)
         feed = await self.hub.feed(run_id) or await self._make_journal_feed(run_id, entry)
+        await self._renew_limits(feed, entry)
         return FoundRun(run_id=run_id, session_id=entry.session_id, feed=feed, entry=entry)
 
     async def _make_journal_feed(self, run_id: str, entry: Entry) -> RunFeed | None:
@@ -125,6 +136,14 @@ class StoreReader:
         elif not feed.finished or entry.head:
             await feed.recall()
         return feed
+
+    async def _renew_limits(self, feed: RunFeed | None, entry: Entry) -> None:
+        """A foreign run continues when its limits are raised, and no event says so: its journal does."""
+        if feed is None or feed.live or feed.finished or not is_foreign(entry):
+            return
+        journal = await self.journal(entry.session_id)
+        if journal is not None:
+            feed.card.limits = read_limits(journal) or feed.card.limits
 
     async def keep_telling(self, feed: RunFeed) -> None:
         """While somebody reads a run of another process: look for what its journal or its log has more."""
@@ -206,98 +225,16 @@ class StoreReader:
             known["state"] = "running"
         elif entry is not None and entry.summary.get("run_id") == feed.run_id:
             known["state"] = state = entry_state(entry, now)
-            card = feed.card.card(now, None, **known)
+            card = feed.card.card(now, None, self._cards_below(feed), **known)
             newer = {"resumable": card.resumable or state == "lost", **fields_from_store(card, entry)}
             return replace(card, **{**newer, "resumable": newer["resumable"] and not card.foreign})
-        return feed.card.card(now, feed.meter, **known)
+        return feed.card.card(now, feed.meter, self._cards_below(feed), **known)
 
-    async def cards(
-        self,
-        who: Visitor,
-        *,
-        state: str | None = None,
-        tag: str | None = None,
-        text: str = "",
-        agent: str | None = None,
-        cursor: str | None = None,
-        limit: int = 50,
-    ) -> tuple[list[RunCard], str | None]:
-        """A page of cards, the newest first; raises `HttpError` for an invalid query."""
-        if state is not None and state not in _STATES:
-            raise HttpError(400, "bad_state", f"state must be one of {', '.join(_STATES)}, not {state!r:.80}")
-        if self.store is None:
-            return self._cards_in_memory(who, state, tag, text, agent, cursor, limit)
-        outcome = "paused" if state == "paused" else UNFINISHED if state in ("running", "lost", "queued") else None
-        found: list[RunCard] = []
-        try:
-            query = SessionQuery(
-                tag=who.scope or tag, text=text, agent=agent, outcome=outcome, cursor=cursor, limit=min(500, limit + 1)
-            )
-            while True:
-                page = await find_sessions(self.store, query)
-                for place, entry in enumerate(page.sessions):
-                    card = await self._card_of(entry)
-                    if (state is None or card.state == state) and (tag is None or tag in entry.tags):
-                        found.append(card)
-                    if len(found) == limit:
-                        more = place + 1 < len(page.sessions) or page.cursor is not None
-                        return found, cursor_after(entry.updated, entry.session_id) if more else None
-                if page.cursor is None:
-                    return found, None
-                query = replace(query, cursor=page.cursor)
-        except ConfigurationError as error:
-            raise HttpError(400, "bad_query", str(error)) from None
-        except StoreError as error:
-            if error.kind == "missing":  # nobody has written into it yet
-                return [], None
-            raise refusal_of(error) from None
-
-    async def cards_since(self, who: Visitor, change: int, shown: Mapping[str, RunCard]) -> list[RunCard]:
-        """The cards of runs at hand that have changed since; what only the store knows is as it was shown."""
-        found = []
-        for run_id, stamp in list(self.hub.stamps.items()):
-            feed = self.hub.feeds.get(run_id)
-            if stamp > change and feed is not None and feed.head.parent is None:
-                if not await self.hub.owners.is_visible(who, feed.head.session_id):
-                    continue
-                card, before = self.card(feed, None), shown.get(run_id)
-                if before is not None:
-                    card = replace(card, title=before.title, tags=before.tags or card.tags, owner=before.owner)
-                    card = replace(card, forked_from=before.forked_from)
-                found.append(card)
-        return found
-
-    async def _card_of(self, entry: Entry) -> RunCard:
-        run_id = entry.summary.get("run_id")
-        return self.card(await self.hub.feed(run_id) if isinstance(run_id, str) else None, entry)
-
-    def _cards_in_memory(
-        self,
-        who: Visitor,
-        state: str | None,
-        tag: str | None,
-        text: str,
-        agent: str | None,
-        cursor: str | None,
-        limit: int,
-    ) -> tuple[list[RunCard], str | None]:
-        cards = [self.card(feed, None) for feed in self.hub.feeds.values() if feed.head.parent is None]
-        cards = [
-            card
-            for card in cards
-            if state in (None, card.state)
-            and (tag is None or tag in card.tags)
-            and (who.scope is None or who.scope in card.tags)
-            and agent in (None, card.agent)
-            and text.casefold() in f"{card.task}\n{card.session_id}\n{card.run_id}".casefold()
-        ]
-        cards.sort(key=lambda card: (-card.started, card.run_id))
-        try:
-            start = int(cursor or 0)
-        except ValueError:
-            raise HttpError(400, "bad_cursor", f"cursor {cursor!r:.80} is not from an earlier page") from None
-        page = cards[max(0, start) : max(0, start) + limit]
-        return page, str(start + limit) if start + limit < len(cards) else None
+    def _cards_below(self, feed: RunFeed) -> list[FlightCard]:
+        """The children of a run whose own meter is not here, and theirs."""
+        if feed.meter is not None or feed.card.result is not None or not feed.card.children:
+            return []
+        return [one.card for one in self.hub.list_child_feeds(feed.run_id)]
 
     # --- one run ----------------------------------------------------------------------------------------------
 
@@ -323,12 +260,14 @@ class StoreReader:
         """All about a run."""
         found = await self.find(name, who)
         entry = found.entry if found.entry is None else await self._add_labels(found.entry)
+        children = await self._children(found)  # first: what they have used is in the card of their root
         card = self.card(found.feed, entry)
         result, folded = await self.result(found, card)
         feed = found.feed
-        children = await self._children(found)
         asked: Mapping[str, float] = {} if feed is None else feed.card.asked
-        pending = () if result is None else pending_items(result, card.agent, asked)
+        pending: tuple[PendingItem, ...] = ()
+        if result is not None:
+            pending = pending_items(result, card.agent, asked, task=card.task, title=card.title)
         fields = {**asdict(card), "pending": pending, "pending_count": len(pending), "children": tuple(children)}
         text = "" if feed is None else feed.card.text
         if result is not None:
@@ -339,6 +278,7 @@ class StoreReader:
             **{**fields, **account_fields(card, result, folded)},
             text=text,
             text_origin=None if result is None else origin_of(result),
+            reply=None if feed is None or not feed.live else feed.card.reply,
             unknown_effects=tuple(one for one in unknown_effects(result, folded) if one["call_id"] not in settled),
             controls=tuple(controls),
             abandoned=() if result is None else tuple(f"{one.tool_name}: {one.reason}" for one in result.abandoned),
@@ -348,6 +288,14 @@ class StoreReader:
             guards=() if feed is None else tuple(feed.card.guards),
             verdicts=() if feed is None else tuple(feed.card.verdicts),
         )
+
+    async def find_trace(self, session_id: str) -> str | None:
+        """The id of the trace that telemetry made of the last run of a session, as its journal has it."""
+        journal = await self.journal(session_id)
+        snapshot = None if journal is None else journal.folded.snapshot
+        given = None if snapshot is None else snapshot.per_run
+        notes = {} if given is None or given.notes is None else given.notes
+        return next((found[1] for note in notes.values() if (found := _TRACE.match(note)) is not None), None)
 
     async def result(self, found: FoundRun, card: RunCard) -> tuple[RunResult[Any] | None, Folded | None]:
         """How the run ended, by its events or by its journal."""
@@ -378,7 +326,9 @@ class StoreReader:
         cards = {feed.run_id: self.card(feed, None) for feed in self.hub.list_child_feeds(found.run_id)}
         if found.feed is None or not found.feed.live:
             for entry in [] if self.store is None else await family_of(self.store, found.session_id):
-                card = await self._card_of(entry)
+                if is_recording(entry):
+                    continue
+                card = await self.list.make_card(entry)
                 if card.run_id not in cards:
                     cards[card.run_id] = replace(card, parent=entry.session_id.rpartition("/")[0])
         return list(cards.values())
@@ -394,11 +344,13 @@ class StoreReader:
         for entry in await self._list_paused(who):
             feed = await self.hub.feed(str(entry.summary.get("run_id") or ""))
             if feed is not None and (feed.live or feed.card.result is not None):
-                found += [] if feed.live else feed.card.pending()
+                found += [] if feed.live else feed.card.pending(entry.title)
                 continue
             journal = await self.journal(entry.session_id)
             if journal is not None and journal.folded.result is not None:
-                found += pending_items(journal.folded.result, str(entry.summary.get("agent") or ""), {})
+                summary = entry.summary
+                told = {"task": str(summary.get("task") or "")[:200], "title": entry.title}
+                found += pending_items(journal.folded.result, str(summary.get("agent") or ""), {}, **told)
         return found
 
     async def _list_paused(self, who: Visitor) -> list[Entry]:
@@ -414,21 +366,28 @@ class StoreReader:
     async def messages(self, name: str, who: Visitor, after: int, limit: int) -> dict[str, Any]:
         """A page of the transcript."""
         found = await self.find(name, who)
-        messages: list[Any]
-        flight = self.hub.flights.get(found.run_id)
-        foreign = None if self.hub.foreign is None else self.hub.foreign.messages(found.run_id)
-        if foreign is not None:
-            messages = foreign
-        elif flight is not None and flight.stream is not None and flight.stream.run is not None:
-            messages = flight.stream.run.transcript.messages
-        else:
-            journal = await self.journal(found.session_id)
-            result = self.hub.result_of(found.run_id)
-            messages = [] if result is None else list(result.messages)
-            if journal is not None:
-                messages = journal.folded.messages
+        messages = await self.transcript(found)
         shown = page_of_messages(messages, after, limit)
         return {"messages": shown, "total": len(messages)}
+
+    async def transcript(self, found: FoundRun) -> Sequence[Any]:
+        """The messages of a run, as far as it has come."""
+        messages = self.messages_at_hand(found.run_id)
+        if messages is not None:
+            return messages
+        journal = await self.journal(found.session_id)
+        return [] if journal is None else journal.folded.messages
+
+    def messages_at_hand(self, run_id: str) -> Sequence[Any] | None:
+        """The messages of a run in this process, or of one that no store keeps; None for any other."""
+        foreign = None if self.hub.foreign is None else self.hub.foreign.messages(run_id)
+        if foreign is not None:
+            return foreign  # type: ignore[no-any-return]
+        flight = self.hub.flights.get(run_id)
+        if flight is not None and flight.stream is not None and flight.stream.run is not None:
+            return flight.stream.run.transcript.messages
+        result = self.hub.result_of(run_id)
+        return None if result is None else result.messages
 
     async def records(self, name: str, who: Visitor, after: int, limit: int) -> dict[str, Any]:
         """A page of the journal's records."""
@@ -444,6 +403,34 @@ class StoreReader:
                 payload = _wire.Raw(record.payload)
                 page.append({"sequence": record.sequence, "time": record.time, "kind": record.kind, "payload": payload})
         return {"records": page, "total": total}
+
+    async def timeline(self, name: str, who: Visitor, after: int, limit: int, order: str) -> dict[str, Any]:
+        """A page of what took how long."""
+        found = await self.find(name, who)
+        return await self._timelines.page(found.feed, time.time(), after, limit, order)
+
+    async def find_call(self, found: FoundRun, at: float) -> Span | None:
+        """The model call of a run that began at this time."""
+        return None if found.feed is None else await self._timelines.find_call(found.feed, at)
+
+    async def burn(self, name: str, who: Visitor) -> list[UsagePoint]:
+        """What a run and its children had used, over time."""
+        found = await self.find(name, who)
+        if found.feed is None:
+            return []
+        await self._children(found)  # what they have used is in their events
+        return add_series(self._list_series(found.feed))
+
+    def _list_series(self, feed: RunFeed) -> list[Iterable[tuple[float, Figures]]]:
+        """What a run, its children and theirs have used; of a child without events, what its end has told."""
+        parts: list[Iterable[tuple[float, Figures]]] = [feed.card.series.steps()]
+        for name in feed.card.children:
+            child = self.hub.feeds.get(name)
+            if child is not None:
+                parts += self._list_series(child)
+            elif name in feed.card.landed:
+                parts.append([feed.card.landed[name]])
+        return parts
 
     async def read_state_at(self, name: str, who: Visitor, turn: int) -> dict[str, Any]:
         """The state of a run after a turn, from its journal."""

@@ -50,6 +50,7 @@ def fields_from_store(card: RunCard, entry: Entry) -> dict[str, Any]:
         "cost": entry.summary.get("cost"),
         "updated": entry.updated,
         "ended": entry.updated,
+        "listed": entry.updated,
         "resumable": outcome in _RESUMABLE,
     }
 
@@ -95,6 +96,7 @@ def bare_card(entry: Entry, now: float) -> RunCard:
         resumable=not is_foreign(entry) and (state == "lost" or outcome in _RESUMABLE),
         last=_last_line(state, outcome) if not is_foreign(entry) or state != "lost" else "its gate is gone",
         foreign=is_foreign(entry),
+        listed=entry.updated,
     )
 
 

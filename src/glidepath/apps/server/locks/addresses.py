@@ -11,7 +11,8 @@ from glidepath.values import ConfigurationError
 __all__ = ["check_bind", "check_origins", "host_of", "is_loopback", "parse_hosts"]
 
 _HOST = re.compile(r"(?P<name>\[[0-9a-f:.]+\]|[^\s:\[\]@/?#\\]+?)\.?(?::\d{0,5})?\Z")
-_ORIGIN = re.compile(r"https?://(?:[a-z0-9.-]+|\[[0-9a-f:.]+\])(?::\d{1,5})?\Z")
+_ORIGIN = re.compile(r"(?P<scheme>https?)://(?:[a-z0-9.-]+|\[[0-9a-f:.]+\])(?::(?P<port>[0-9]{1,5}))?\Z")
+_LAST_PORT = 65535
 
 
 def is_loopback(host: str) -> bool:
@@ -63,9 +64,17 @@ def check_origins(origins: Sequence[str] | str = ()) -> frozenset[str]:
     """These origins, exactly as browsers write them; raises `ConfigurationError` for a pattern or an address."""
     given = (origins,) if isinstance(origins, str) else tuple(origins)
     for one in given:
-        if not isinstance(one, str) or not _ORIGIN.match(one):
+        found = _ORIGIN.match(one) if isinstance(one, str) else None
+        if found is None:
             raise ConfigurationError(
                 f"allow-origin {one!r:.80} is not an origin: write scheme, host and port as the browser sends them, "
                 "such as http://localhost:5173 or https://app.example.com, without a path; there are no patterns"
+            )
+        scheme, port = found["scheme"], found["port"]
+        if port is not None and (port != str(int(port)) or not 1 <= int(port) <= _LAST_PORT):  # no browser sends it
+            raise ConfigurationError(f"allow-origin {one!r:.80} has no port from 1 to 65535, so it would never match")
+        if port == {"http": "80", "https": "443"}[scheme]:
+            raise ConfigurationError(
+                f"allow-origin {one!r:.80} would never match: browsers leave {scheme} port {port} out; so do it too"
             )
     return frozenset(given)

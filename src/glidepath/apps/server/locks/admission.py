@@ -127,7 +127,7 @@ class Doorkeeper:
                 return found
             if secret.startswith(self._mark) and self._keys is not None:
                 return await self._find_key_holder(secret)
-        raise HttpError(401, "unauthorized", "send the server's token: Authorization: Bearer TOKEN")
+        raise HttpError(401, "unauthorized", "send the server's token or a key: Authorization: Bearer TOKEN")
 
     async def _find_key_holder(self, secret: str) -> Visitor:
         """The holder of a key; raises `HttpError`, also when keys cannot be read now."""
