@@ -1,16 +1,13 @@
 // One door to the server. Every request carries the token in a header; none goes to another host.
 
 import { embedded } from "./embedded";
+import { ApiError } from "./errors";
 import { currentToken } from "./token";
 import type {
-  Answer, BudgetNode, Card, Detail, Fleet, Info, Json, JsonObject, Message, Moment, Pending, RunEvent,
+  Answer, BudgetNode, UsagePoint, Card, Detail, EvalCard, EvalDetail, Fleet, Info, Json, JsonObject, Message, ModelRequest, Moment, Pending, RunEvent, Span,
 } from "./types";
 
-export class ApiError extends Error {
-  constructor(readonly status: number, readonly code: string, message: string, readonly retryAfter: number | null = null) {
-    super(message);
-  }
-}
+export { ApiError };
 
 /** Above every event's number: asks for the newest ones. */
 export const NEWEST = 1_000_000_000;
@@ -77,9 +74,29 @@ const run = (id: string, rest = ""): string => `api/runs/${encodeURIComponent(id
 
 export interface RunFilter {
   state?: string;
+  /** One or more, with commas between them. */
+  outcome?: string;
+  /** To be found in the transcripts. */
+  text?: string;
+  since?: number;
+  until?: number;
   tag?: string;
   q?: string;
   agent?: string;
+}
+
+export interface RunPage {
+  runs: Card[];
+  cursor: string | null;
+  /** Of a search in transcripts: where the text stands, by run, and how many were searched. */
+  excerpts?: { [run: string]: string };
+  searched?: number;
+}
+
+export interface BatchAnswer {
+  message: string;
+  took_ms: number;
+  results: { run_id: string; message: string; error: string | null }[];
 }
 
 export interface NewRun {
@@ -93,7 +110,7 @@ export interface NewRun {
 export const api = {
   info: () => get<Info>("api/info"),
   runs: (filter: RunFilter, cursor: string | null, limit: number) =>
-    get<{ runs: Card[]; cursor: string | null }>("api/runs", { ...filter, cursor, limit }),
+    get<RunPage>("api/runs", { ...filter, cursor, limit }),
   detail: (id: string) => get<Detail>(run(id)),
   events: (id: string, query: { after?: number; before?: number; limit?: number; kind?: string }) =>
     get<{ events: RunEvent[]; total: number }>(run(id, "/events"), query),
@@ -103,10 +120,17 @@ export const api = {
   journal: (id: string, start: number, limit: number) =>
     get<{ records: JsonObject[]; total: number }>(run(id, "/journal"), { after: start, limit }),
   at: (id: string, turn: number) => get<Moment>(run(id, "/at"), { turn }),
+  timeline: (id: string, start: number, limit: number, order: string) =>
+    get<{ spans: Span[]; total: number; seconds: { [kind: string]: number } }>(run(id, "/timeline"), { after: start, limit, order }),
+  request: (id: string, at: number) => get<ModelRequest>(run(id, "/request"), { at }),
+  burn: (id: string) => get<{ points: UsagePoint[] }>(run(id, "/burn")),
+  evals: () => get<{ evals: EvalCard[] }>("api/evals"),
+  evaluation: (name: string, start: number, limit: number) => get<EvalDetail>(`api/evals/${encodeURIComponent(name)}`, { after: start, limit }),
   approvals: () => get<{ approvals: Pending[] }>("api/approvals"),
   budgets: () => get<{ roots: BudgetNode[] }>("api/budgets"),
   fleet: () => get<Fleet>("api/fleet"),
   start: (order: NewRun) => post<{ run_id: string; session_id: string }>("api/runs", { ...order } as JsonObject),
   act: (id: string, verb: string, body: JsonObject) => post<Answer>(run(id, `/${verb}`), body),
+  batch: (verb: string, ids: string[], reason: string) => post<BatchAnswer>(`api/batch/${verb}`, { ids, reason }),
   kill: (body: JsonObject) => post<Partial<Answer>>("api/kill", body),
 };

@@ -1,41 +1,18 @@
-// What a limit has left over time, told from a run's own events, and when it runs out at this rate.
+// What a limit has left over time, and when it runs out at this rate. All figures are of the run with its children, as its limits are.
 
-import type { Gauge, Json, RunEvent } from "./types";
+import type { UsagePoint, Gauge } from "./types";
 
-export const BURN_KINDS = ["BudgetSettled", "TurnStarted", "ToolStarted", "ChildEnded"];
-
-export interface Step {
-  time: number;
-  turns: number;
-  tokens: number;
-  input_tokens: number;
-  output_tokens: number;
-  cost: number;
-  tool_calls: number;
-}
-
-type Measure = Exclude<keyof Step, "time">;
+type Measure = Exclude<keyof UsagePoint, "time">;
 const MEASURES = new Set<string>(["turns", "tokens", "input_tokens", "output_tokens", "cost", "tool_calls"]);
 
-function usage(value: Json | undefined): { input: number; output: number } {
-  if (value === null || typeof value !== "object" || Array.isArray(value)) return { input: 0, output: 0 };
-  return { input: Number(value["input"] ?? 0), output: Number(value["output"] ?? 0) };
-}
-
-/** What one event adds to each measure; null when it adds to none. */
-export function step(event: RunEvent): Step | null {
-  const made: Step = { time: event.time, turns: 0, tokens: 0, input_tokens: 0, output_tokens: 0, cost: 0, tool_calls: 0 };
-  if (event.event === "TurnStarted") made.turns = 1;
-  else if (event.event === "ToolStarted") made.tool_calls = 1;
-  else if (event.event === "BudgetSettled" || event.event === "ChildEnded") {
-    const { input, output } = usage(event["usage"]);
-    made.input_tokens = input;
-    made.output_tokens = output;
-    made.tokens = input + output;
-    made.cost = event.event === "ChildEnded" ? Number(event["cost"] ?? 0) : Number(event["picodollars"] ?? 0) / 1e12;
-  } else return null;
+/** What the gauges say now, as a point; figures that have no gauge are not in it. */
+export function sample(gauges: readonly Gauge[], time: number): Partial<UsagePoint> & { time: number } {
+  const made: Partial<UsagePoint> & { time: number } = { time };
+  for (const gauge of gauges) if (MEASURES.has(gauge.kind)) made[gauge.kind as Measure] = gauge.used;
   return made;
 }
+
+export type Sample = ReturnType<typeof sample>;
 
 export interface Curve {
   times: number[];
@@ -44,47 +21,43 @@ export interface Curve {
 
 const MOST_POINTS = 600;
 
-/** What the gauge had left after each step. Told backwards from what the server says is used now. */
-export function curve(gauge: Gauge, steps: readonly Step[], started: number, now: number): Curve | null {
-  if (gauge.limit === null) return null;
-  if (gauge.kind === "seconds") {
-    const times = [started, now];
-    return { times, left: [gauge.limit, Math.max(0, gauge.limit - gauge.used)] };
-  }
+/** What the gauge had left at each point, and now. */
+export function curve(gauge: Gauge, points: readonly Sample[], started: number, now: number): Curve | null {
+  const { limit } = gauge;
+  if (limit === null) return null;
+  if (gauge.kind === "seconds") return { times: [started, now], left: [limit, Math.max(0, limit - gauge.used)] };
   if (!MEASURES.has(gauge.kind)) return null;
-  const measure = gauge.kind as Measure;
-  const points: [number, number][] = [[now, gauge.limit - gauge.used]];
-  let used = gauge.used;
-  for (let index = steps.length - 1; index >= 0; index -= 1) {
-    const made = steps[index]!;
-    if (made[measure] === 0) continue;
-    points.push([Math.min(made.time, now), gauge.limit - used]);
-    used = Math.max(0, used - made[measure]);
-  }
-  points.push([Math.min(started, points.at(-1)![0]), gauge.limit - used]);
-  points.reverse();
-  const stride = Math.max(1, Math.ceil(points.length / MOST_POINTS));
-  const kept = points.filter((_, index) => index % stride === 0 || index === points.length - 1);
+  const known = points.filter((point) => point[gauge.kind as Measure] !== undefined && point.time <= now);
+  // Attempts that came to nothing and the like may be charged outside of calls: the gauge has the last word.
+  const made: [number, number][] = [[Math.min(started, known[0]?.time ?? started), limit]];
+  for (const point of known) made.push([point.time, limit - Math.min(point[gauge.kind as Measure]!, gauge.used)]);
+  made.push([now, limit - gauge.used]);
+  const stride = Math.max(1, Math.ceil(made.length / MOST_POINTS));
+  const kept = made.filter((_, index) => index % stride === 0 || index === made.length - 1);
   return { times: kept.map(([time]) => time), left: kept.map(([, left]) => left) };
 }
 
-const WINDOW = 12;
+const SPAN = 30; // seconds that tell the present rate
+const LEAST = 6; // points in it at least, where there are so many
+const SHORTEST = 1; // seconds: a shorter time tells no rate
 
 /** Seconds until the landing must begin at the present rate: what is left above the landing reserve. Null: no telling. */
-export function timeToLimit(gauge: Gauge, steps: readonly Step[], now: number): number | null {
+export function timeToLimit(gauge: Gauge, points: readonly Sample[], now: number): number | null {
   if (gauge.limit === null) return null;
   const free = Math.max(0, gauge.limit - gauge.reserve - gauge.used - (gauge.kind === "seconds" ? 0 : gauge.reserved));
   if (gauge.kind === "seconds") return free;
   if (!MEASURES.has(gauge.kind)) return null;
-  const measure = gauge.kind as Measure;
-  const recent: Step[] = [];
-  for (let index = steps.length - 1; index >= 0 && recent.length < WINDOW; index -= 1) {
-    const made = steps[index]!;
-    if (made[measure] > 0) recent.push(made);
+  let first: { time: number; used: number } | null = null;
+  let seen = 0;
+  for (let index = points.length - 1; index >= 0; index -= 1) {
+    const point = points[index]!;
+    const used = point[gauge.kind as Measure];
+    if (used === undefined || point.time > now) continue;
+    if (first && now - point.time > SPAN && seen >= LEAST) break;
+    first = { time: point.time, used };
+    seen += 1;
   }
-  if (recent.length < 2) return null;
-  const since = recent.at(-1)!.time;
-  const spent = recent.slice(0, -1).reduce((sum, made) => sum + made[measure], 0);
-  const rate = spent / Math.max(0.001, now - since);
+  if (!first || seen < 2 || now - first.time < SHORTEST) return null;
+  const rate = (gauge.used - first.used) / (now - first.time);
   return rate > 0 ? free / rate : null;
 }

@@ -1,9 +1,9 @@
 // What a person can do to a run, each with its question and its reason.
 
 import { api } from "./api";
-import { ask, notJson, REASON, type Field, type Values } from "./components/dialog";
+import { ask, notJson, panel, REASON, type Field, type Values } from "./components/dialog";
 import { Arguments, pretty } from "./components/bits";
-import { gaugeName, line, short } from "./format";
+import { gaugeName, line, plural, short } from "./format";
 import { go, places } from "./router";
 import { perform } from "./store/actions";
 import { info, mayStart } from "./store/session";
@@ -55,6 +55,32 @@ export function resumeRun(run: Target, after?: After): void {
     submit: (values) => act(run, "Resume", "resume", { reason: values["reason"] ?? "" }, after),
   });
 }
+
+const MANY = {
+  land: { title: "Land", lead: "Tools are withdrawn and each model writes its final answer from its landing reserve." },
+  stop: { title: "Stop", lead: "Each run ends now with the best text it has. Land them instead if you want last answers." },
+  resume: { title: "Resume", lead: "Each run continues from its journal, with what it has spent already counted." },
+} as const;
+
+/** The same for many runs: each is asked, and what could not be done is told run by run. */
+export function actOnMany(verb: keyof typeof MANY, ids: string[], after?: After): void {
+  const { title, lead: text } = MANY[verb];
+  const runs = plural(ids.length, "run");
+  ask({
+    title: `${title} ${runs}`, confirm: `${title} ${runs}`, tone: verb === "stop" ? "danger" : "plain", fields: [verb === "resume" ? optionalReason : REASON],
+    lead: <p>{text}</p>,
+    submit: async (values) => {
+      const done = await perform(`${title} ${runs}`, () => api.batch(verb, ids, values["reason"] ?? ""));
+      if ("error" in done) return done.error;
+      const refused = done.answer.results.filter((each) => each.error !== null);
+      if (refused.length) window.setTimeout(() => panel(`${plural(refused.length, "run")} could not be ${PAST[verb]}`, () => <ul class="plain-list">{refused.map((each) => <li key={each.run_id}><a href={places.run(each.run_id)}>{short(each.run_id)}</a> {each.error}</li>)}</ul>));
+      after?.();
+      return null;
+    },
+  });
+}
+
+const PAST = { land: "landed", stop: "stopped", resume: "resumed" };
 
 const LIMIT_FIELDS: { name: string; gauge: string; step: string }[] = [
   { name: "max_iterations", gauge: "turns", step: "1" },

@@ -1,6 +1,7 @@
 // An exported run: `glidepath deck export` puts what the page would ask for into the page itself.
 
-import type { Detail, Info, Json, JsonObject, Message, RunEvent } from "./types";
+import { ApiError } from "./errors";
+import type { UsagePoint, Detail, Info, Json, JsonObject, Message, RunEvent, Span } from "./types";
 
 interface Exported {
   info?: Partial<Info>;
@@ -10,6 +11,8 @@ interface Exported {
   messages: Message[];
   journal?: JsonObject[];
   turns?: { [turn: string]: JsonObject };
+  burn?: UsagePoint[];
+  timeline?: { spans: Span[]; seconds: JsonObject };
 }
 
 type Query = Record<string, string | number | null | undefined>;
@@ -23,12 +26,24 @@ export class Embedded {
     if (path === "api/runs") return { runs: [run], cursor: null };
     if (path === "api/approvals") return { approvals: [] };
     if (path === "api/budgets") return { roots: run.budget ? [run.budget] : [] };
+    if (path === "api/evals") return { evals: [] };
     if (path === "api/fleet") return { workers: [], queue: { waiting: 0, running: 0 }, breakers: [], rates: [], kill: { active: false, reason: "", switches: [] } };
     if (path.endsWith("/events")) return this.#events(query);
     if (path.endsWith("/messages")) return { messages: slice(messages, query), total: messages.length };
     if (path.endsWith("/journal")) return { records: slice(this.data.journal ?? [], query), total: this.data.journal?.length ?? 0 };
+    if (path.endsWith("/burn")) return { points: this.data.burn ?? [] };
+    if (path.endsWith("/timeline")) return this.#timeline(query);
+    if (path.endsWith("/request")) throw new ApiError(404, "offline", "Requests are not in an exported run: open it on its server.");
     if (path.endsWith("/at")) return this.data.turns?.[String(query["turn"])] ?? {};
     return run;
+  }
+
+  #timeline(query: Query): unknown {
+    const { spans, seconds } = this.data.timeline ?? { spans: [], seconds: {} };
+    const end = this.data.run.ended ?? this.data.run.updated;
+    const took = (span: Span): number => (span.ended ?? end) - span.started;
+    const all = query["order"] === "longest" ? spans.toSorted((one, other) => took(other) - took(one)) : spans;
+    return { spans: slice(all, query), total: all.length, seconds };
   }
 
   #events(query: Query): Json {

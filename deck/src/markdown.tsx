@@ -25,7 +25,7 @@ const TABLE_LINE = /^\s*\|?\s*:?-+:?\s*(\|\s*:?-+:?\s*)*\|?\s*$/;
 
 function blocks(lines: string[], depth: number): VNode[] {
   const made: VNode[] = [];
-  if (depth > MOST_DEPTH) return [<p>{lines.join("\n")}</p>];
+  if (depth > MOST_DEPTH) return [<p dir="auto">{lines.join("\n")}</p>];
   let at = 0;
   while (at < lines.length) {
     const here = lines[at]!;
@@ -67,7 +67,7 @@ const LONGEST = 1000; // no heading, rule or table is wider: longer lines are te
 function heading(line: string, at: number): Made {
   const found = line.length < LONGEST ? HEADING.exec(line) : null;
   // Headings of a message are not headings of the page: they look the part and leave the outline alone.
-  return found ? [<p class={`md-heading md-h${Math.min(found[1]!.length, 4)}`}>{inline(found[2]!)}</p>, at + 1] : null;
+  return found ? [<p dir="auto" class={`md-heading md-h${Math.min(found[1]!.length, 4)}`}>{inline(found[2]!)}</p>, at + 1] : null;
 }
 
 function rule(line: string, at: number): Made {
@@ -83,7 +83,7 @@ function quote(lines: string[], at: number, depth: number): Made {
     if (!found) break;
     inner.push(found[1]!);
   }
-  return [<blockquote>{blocks(inner, depth + 1)}</blockquote>, end];
+  return [<blockquote dir="auto">{blocks(inner, depth + 1)}</blockquote>, end];
 }
 
 function cells(line: string): string[] {
@@ -98,10 +98,10 @@ function table(lines: string[], at: number): Made {
   const rows: string[][] = [];
   for (; end < lines.length && lines[end]!.includes("|"); end += 1) rows.push(cells(lines[end]!));
   return [
-    <div class="md-table" tabIndex={0} role="region" aria-label="table">
-      <table>
-        <thead><tr>{head.map((cell) => <th scope="col">{inline(cell)}</th>)}</tr></thead>
-        <tbody>{rows.map((row) => <tr>{head.map((_, place) => <td>{inline(row[place] ?? "")}</td>)}</tr>)}</tbody>
+    <div class="md-table" tabIndex={0} role="group" aria-label="table">
+      <table dir="auto">
+        <thead><tr>{head.map((cell) => <th scope="col" dir="auto">{inline(cell)}</th>)}</tr></thead>
+        <tbody>{rows.map((row) => <tr>{head.map((_, place) => <td dir="auto">{inline(row[place] ?? "")}</td>)}</tr>)}</tbody>
       </table>
     </div>,
     end,
@@ -130,14 +130,14 @@ function list(lines: string[], at: number, depth: number): Made {
     else break;
   }
   const children = items.map((item) => (
-    <li class={item.task === null ? undefined : "md-task"}>
+    <li dir="auto" class={item.task === null ? undefined : "md-task"}>
       {item.task !== null && <span class="md-check" aria-label={item.task ? "done" : "open"}>{item.task ? "☑" : "☐"}</span>}
       {inline(item.text)}
       {item.inner.some((line) => line.trim()) && blocks(item.inner, depth + 1)}
     </li>
   ));
   const start = Number.parseInt(first[2]!, 10);
-  return [ordered ? <ol start={Number.isFinite(start) ? start : 1}>{children}</ol> : <ul>{children}</ul>, end];
+  return [ordered ? <ol dir="auto" start={Number.isFinite(start) ? start : 1}>{children}</ol> : <ul dir="auto">{children}</ul>, end];
 }
 
 /** True for a line that ends a paragraph by opening something else. */
@@ -149,7 +149,7 @@ function paragraph(lines: string[], at: number): [VNode, number] {
   let end = at + 1;
   while (end < lines.length && lines[end]!.trim() && !opens(lines[end]!)) end += 1;
   const text = lines.slice(at, end).map((line) => line.trim());
-  return [<p>{text.flatMap((line, place) => (place ? [<br />, ...inline(line)] : inline(line)))}</p>, end];
+  return [<p dir="auto">{text.flatMap((line, place) => (place ? [<br />, ...inline(line)] : inline(line)))}</p>, end];
 }
 
 // Code first, then pictures, links, bare addresses, strong, emphasis. Every piece is bounded, so no text makes it slow.

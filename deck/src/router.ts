@@ -7,6 +7,7 @@ export type Route =
   | { view: "run"; id: string; tab: string }
   | { view: "approvals" }
   | { view: "fleet" }
+  | { view: "evals"; name: string | null }
   | { view: "compare"; left: string | null; right: string | null };
 
 export function parse(hash: string): Route {
@@ -14,6 +15,7 @@ export function parse(hash: string): Route {
   const [first, second, third] = parts;
   if (first === "runs" && second) return { view: "run", id: second, tab: third ?? "transcript" };
   if (first === "approvals") return { view: "approvals" };
+  if (first === "evals") return { view: "evals", name: second ?? null };
   if (first === "fleet") return { view: "fleet" };
   if (first === "compare") return { view: "compare", left: second ?? null, right: third ?? null };
   return { view: "runs" };
@@ -34,6 +36,7 @@ export const places = {
   run: (id: string, tab?: string) => `#/runs/${encodeURIComponent(id)}${tab && tab !== "transcript" ? `/${tab}` : ""}`,
   approvals: () => "#/approvals",
   fleet: () => "#/fleet",
+  evals: (name?: string) => `#/evals${name ? `/${encodeURIComponent(name)}` : ""}`,
   compare: (left?: string | null, right?: string | null) =>
     `#/compare${left ? `/${encodeURIComponent(left)}${right ? `/${encodeURIComponent(right)}` : ""}` : ""}`,
 };

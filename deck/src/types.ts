@@ -62,6 +62,8 @@ export interface Card {
   guard: { guard: string; reason: string; period: number | null } | null;
   last: string;
   sequence: number;
+  /** When its last leg began or ended: the list has the newest first. */
+  listed: number;
 }
 
 export interface Pending {
@@ -69,6 +71,9 @@ export interface Pending {
   kind: string;
   run_id: string;
   session_id: string;
+  /** What its run was asked, and its title if it has one. */
+  task: string;
+  title: string;
   agent: string;
   tool: string;
   arguments: JsonObject;
@@ -100,6 +105,109 @@ export interface BudgetNode {
   children: BudgetNode[];
 }
 
+/** What a run and its children had used at a time. */
+export interface UsagePoint {
+  time: number;
+  turns: number;
+  tokens: number;
+  input_tokens: number;
+  output_tokens: number;
+  cost: number;
+  tool_calls: number;
+}
+
+/** Something that took time. What is left out is empty. */
+export interface Span {
+  kind: "model" | "tool" | "child" | "wait";
+  name: string;
+  started: number;
+  sequence: number;
+  ended?: number | null;
+  turn?: number;
+  attempt?: number;
+  failed?: boolean;
+  landing?: boolean;
+  note?: string;
+  call_id?: string;
+  child?: string;
+  input?: number;
+  output?: number;
+  cost?: number | null;
+}
+
+/** One evaluation at a glance. */
+export interface EvalCard {
+  name: string;
+  dataset: string;
+  agent: string;
+  status: string;
+  passed: number;
+  covered: number;
+  planned: number;
+  pass_rate: number | null;
+  cost: string | null;
+  tokens: number;
+  began: string;
+  updated: number;
+}
+
+export interface EvalResult {
+  case_id: string;
+  repeat: number;
+  passed: boolean | null;
+  why: string;
+  ended: string;
+  cause: string;
+  prompt: string;
+  expected: string;
+  text: string;
+  turns: number;
+  tokens: number;
+  cost: string | null;
+  seconds: number;
+  session_id: string | null;
+  scores: { name: string; passed: boolean | null; value: number; why: string }[];
+}
+
+export interface EvalDetail {
+  card: EvalCard;
+  repeat: number;
+  cases: number;
+  seconds: number;
+  limits: { [name: string]: string };
+  pass_rate: number | null;
+  interval: [number, number];
+  always: number;
+  uncovered: { [why: string]: number };
+  endings: { [ending: string]: number };
+  cost: string | null;
+  judge_cost: string | null;
+  tokens: number;
+  curve: {
+    by: string;
+    says: string;
+    points: {
+      limit: string; passed: number; covered: number; tokens: number; cost?: string | null; landed?: number;
+      real_passed?: number | null; real_tokens?: number | null; real_cost?: string | null; real_landed?: number | null;
+    }[];
+  } | null;
+  results: EvalResult[];
+  total: number;
+}
+
+/** One call of a model, as it was asked. */
+export interface ModelRequest {
+  model: string;
+  system: string;
+  tools: { name: string; description: string; parameters: Json }[];
+  /** Names of the tools that might be called; null is all of them. */
+  allowed: string[] | null;
+  parameters: JsonObject;
+  messages: Message[];
+  /** What is not as it was sent, if anything. */
+  note: string;
+}
+
 /** What a person did to a run, as its journal has it. */
 export interface Remark {
   action: string;
@@ -111,6 +219,8 @@ export interface Remark {
 export interface Detail extends Card {
   text: string | null;
   text_origin?: string | null;
+  /** What the model has written of the reply that it is at; null between two replies. */
+  reply?: string | null;
   pending: Pending[];
   unknown_effects: UnknownEffect[];
   abandoned: string[];
@@ -118,6 +228,8 @@ export interface Detail extends Card {
   budget: BudgetNode | null;
   limits: JsonObject;
   notices: Json[];
+  /** Where its trace is shown. */
+  trace?: string | null;
   controls?: Remark[];
 }
 
@@ -154,6 +266,9 @@ export interface Message {
   origin?: string | null;
   /** What a result read or ran of a skill. */
   skill?: UsedSkill | null;
+  /** Who speaks, once the conversation was handed over. */
+  agent?: string | null;
+  handoff?: { from: string; to: string } | null;
   mark: Mark | null;
 }
 

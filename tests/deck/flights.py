@@ -161,7 +161,22 @@ def studying(request):
     return call("read_skill", name=("quotes", "terms")[turn]) if turn < 2 else say("Read both.")
 
 
+def relaying(request):
+    """Hand over to billing, which starts a call in the background and collects it."""
+    turn = turn_of(request)
+    steps = (call("transfer_to_billing", reason="a refund"), call("refund", order=7), call("collect", id="bg-1"))
+    return steps[turn] if turn < len(steps) else say("Refunded.")
+
+
+@tool(background=True)
+async def refund(order: int) -> str:
+    """Refund an order."""
+    await asyncio.sleep(0.05)
+    return f"refunded {order}"
+
+
 SCRIPTS: dict[str, Callable] = {
+    "relay": relaying,
     "spoof": spoofing,
     "work": working,
     "loop": looping,
@@ -215,10 +230,18 @@ def scholar() -> Agent:
     return Agent(model=model, tools=[search], skills=skills, limits=Limits(max_iterations=9), agent_name="scholar")
 
 
+def triage() -> Agent:
+    """An agent that hands the conversation over to another one."""
+    model = ScriptedModel(name="scripted", price=("3", "15"), record=False).forever(script)
+    few = Limits(max_iterations=9)
+    billing = Agent(model=model, tools=[refund], limits=few, agent_name="billing")
+    return Agent(model=model, handoffs=[billing], limits=few, agent_name="triage")
+
+
 def main() -> None:
     port, folder = int(sys.argv[1]), sys.argv[2]
     store = None if folder == "-" else PostgresStore(folder) if "://" in folder else SqliteStore(Path(folder))
-    agents = [pilot(), pilot("sprinter", delay=0.0), scholar()]
+    agents = [pilot(), pilot("sprinter", delay=0.0), scholar(), triage()]
     application = app(agents=agents, store=store, token={CONTROL: "control:ada", VIEW: "view"})
     bound = socket.create_server(("127.0.0.1", port))
     print(f"http://127.0.0.1:{bound.getsockname()[1]}/#token={CONTROL}", flush=True)

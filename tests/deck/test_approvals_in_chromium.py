@@ -14,7 +14,11 @@ def waiting(deck, server, number):
     return run_id, tab, card
 
 
-@pytest.mark.parametrize("number", range(len(SPOOFS)), ids=IDS)
+OFTEN = ("override", "homoglyph", "many lines")
+NUMBERS = [pytest.param(at, id=name, marks=() if name in OFTEN else pytest.mark.slow) for at, name in enumerate(IDS)]
+
+
+@pytest.mark.parametrize("number", NUMBERS)
 def test_the_deck_shows_every_spoof_in_its_list_and_in_its_question(deck, server, number):
     spoof = SPOOFS[number]
     run_id, tab, card = waiting(deck, server, number)

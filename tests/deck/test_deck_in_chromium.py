@@ -91,6 +91,25 @@ def test_a_skill_that_was_read_shows_its_digest_its_turn_and_whether_it_is_trust
     tab.page.wait_for_selector(f".event-row:has-text({line!r})")
 
 
+def test_a_hand_off_says_who_speaks_and_a_call_in_the_background_has_both_its_ends(deck, server, axe):
+    run_id = server.fly("relay: a refund", agent="triage")
+    server.state(run_id, "ended")
+    said = [one for one in server.ask(f"/api/runs/{run_id}/messages")["messages"] if one["role"] == "assistant"]
+    assert [one.get("agent") for one in said] == [None, "billing", "billing", "billing"]
+    later = server.ask(f"/api/runs/{run_id}/messages?after={said[1]['index']}")["messages"]
+    assert [one.get("agent") for one in later if one["role"] == "assistant"] == ["billing"] * 3
+    tab = deck()
+    tab.open(run_id)
+    row = tab.page.locator("[data-tool=transfer_to_billing] [data-handoff=billing]")
+    assert row.inner_text() == "triage handed the conversation over to billing"
+    assert "billing" in tab.page.locator(".role-assistant .message-head").last.inner_text()
+    assert axe(tab) == []
+    tab.open(run_id, "events")
+    for kind, said in (("BackgroundStarted", "refund runs on as bg-1"), ("BackgroundEnded", "refund as bg-1 in")):
+        tab.page.select_option("label:has-text('Kind') select", kind)
+        tab.page.wait_for_selector(f".event-row:has-text({said!r})")
+
+
 def test_gauges_show_used_reserved_landing_reserve_and_limit(deck, server):
     run_id = server.fly("work: for the gauges")
     server.turn(run_id, 3)

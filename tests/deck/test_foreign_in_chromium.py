@@ -1,6 +1,7 @@
 """Another program behind `glidepath gate serve`, in a real browser: tree and gauges live, landed, raised, stopped."""
 
 import asyncio
+import contextlib
 import os
 import subprocess
 import sys
@@ -8,6 +9,7 @@ import threading
 import urllib.error
 import urllib.request
 
+import anthropic
 import pytest
 from tests.gate.foreign import fly_anthropic
 
@@ -62,7 +64,8 @@ class Gate(Server):
 
         def fly():
             url = f"{self.base}/{name}"
-            found.append(asyncio.run(fly_anthropic(url, KEY, headers=named, most=400, task=f"Tidy up {name}.")))
+            with contextlib.suppress(anthropic.PermissionDeniedError):  # the call after a stop
+                found.append(asyncio.run(fly_anthropic(url, KEY, headers=named, most=400, task=f"Tidy up {name}.")))
 
         thread = threading.Thread(target=fly)
         thread.start()
@@ -96,6 +99,12 @@ def test_a_foreign_run_is_live_with_its_tree_and_gauges_and_is_landed_by_keyboar
     tab.open("gate:ann:attic")
     tab.page.wait_for_selector("[data-gauge=tokens] [role=meter]")
     tab.page.wait_for_selector("text=claude-code/a-1")
+    spans = gate.ask("/api/runs/gate:ann:attic/timeline")["spans"]
+    call = next(span for span in spans if span["kind"] == "model" and "ended" in span)
+    request = gate.ask(f"/api/runs/gate:ann:attic/request?at={call['started']!r}")
+    assert (request["note"], request["messages"][0]["text"]) == ("", "Tidy up attic.")
+    assert request["tools"]
+    assert request["parameters"]["max_tokens"] > 0
     first = gate.detail("gate:ann:attic")["turn"]
     gate.until(lambda: gate.detail("gate:ann:attic")["turn"] > first + 2, "more turns")
     tab.press("l")

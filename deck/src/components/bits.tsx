@@ -114,7 +114,7 @@ export function Arguments({ value }: { value: Json }): VNode {
       {rows.map(([name, each]) => (
         <div class="argument" key={name}>
           <dt>{name}</dt>
-          <dd>{typeof each === "string" ? <span class="string">{each === "" ? <i class="muted">empty text</i> : each}</span> : <code>{pretty(each)}</code>}</dd>
+          <dd>{typeof each === "string" ? <span class="string" dir="auto">{each === "" ? <i class="muted">empty text</i> : each}</span> : <code>{pretty(each)}</code>}</dd>
         </div>
       ))}
     </dl>

@@ -1,7 +1,7 @@
 // One gauge per limit: what is used, what calls in flight have reserved, what is kept for the landing, and the limit.
 
 import type { VNode } from "preact";
-import { curve, timeToLimit, type Step } from "../burn";
+import { curve, timeToLimit, type Sample } from "../burn";
 import { amount, duration, gaugeName } from "../format";
 import type { Card, Gauge } from "../types";
 import { BurnChart } from "./burnchart";
@@ -47,22 +47,22 @@ export function GaugeBar({ gauge }: { gauge: Gauge }): VNode {
 
 interface Props {
   card: Pick<Card, "gauges" | "started" | "ended" | "state" | "updated">;
-  steps: readonly Step[];
+  samples: readonly Sample[];
   now: number;
   chosen: string | null;
   choose: (kind: string) => void;
 }
 
-export function GaugePanel({ card, steps, now, chosen, choose }: Props): VNode {
+export function GaugePanel({ card, samples, now, chosen, choose }: Props): VNode {
   const limited = card.gauges.filter((gauge) => gauge.limit !== null);
   const free = card.gauges.filter((gauge) => gauge.limit === null);
   const shown = limited.find((gauge) => gauge.kind === chosen) ?? tightest(limited);
   const end = card.ended ?? (card.state === "running" ? now : card.updated);
-  const line = shown ? curve(shown, steps, card.started, end) : null;
+  const line = shown ? curve(shown, samples, card.started, end) : null;
   return (
     <div class="gauges">
       {limited.map((gauge) => (
-        <GaugeRow key={gauge.kind} gauge={gauge} live={card.state === "running"} left={card.state === "running" ? timeToLimit(gauge, steps, now) : null} on={gauge.kind === shown?.kind} choose={() => choose(gauge.kind)} />
+        <GaugeRow key={gauge.kind} gauge={gauge} live={card.state === "running"} left={card.state === "running" ? timeToLimit(gauge, samples, now) : null} on={gauge.kind === shown?.kind} choose={() => choose(gauge.kind)} />
       ))}
       {free.length > 0 && <p class="muted small">No limit on {free.map((gauge) => `${gaugeName(gauge.kind).toLowerCase()} (${amount(gauge, gauge.used)} used)`).join(", ")}.</p>}
       {limited.length > 0 && (

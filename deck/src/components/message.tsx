@@ -30,6 +30,7 @@ export function MessageRow({ message, call, repeats }: Props): VNode {
     <article class={`message role-${message.role}${message.mark ? ` mark-${message.mark}` : ""}`}>
       <header class="message-head">
         <span class="message-role">{message.role === "user" && message.turn > 0 ? "Person" : (ROLES[message.role] ?? word(message.role))}</span>
+        {message.agent && <Tag tone="plain" title="The agent that has the conversation">{message.agent}</Tag>}
         {mark && <Tag tone={mark.tone} title={mark.title}>{mark.text}</Tag>}
         {message.origin && <Tag tone="warn" title="Written by a third party">{message.origin}</Tag>}
       </header>
@@ -48,7 +49,7 @@ function Reasoning({ text }: { text: string }): VNode {
   return (
     <details class="reasoning">
       <summary>Reasoning <span class="muted">{line(text, 80)}</span></summary>
-      <LongText text={text} render={(shown) => <div class="reasoning-text">{shown}</div>} />
+      <LongText text={text} render={(shown) => <div class="reasoning-text" dir="auto">{shown}</div>} />
     </details>
   );
 }
@@ -68,13 +69,14 @@ function ToolCard({ message, call, repeats }: Props): VNode {
         {message.origin && <Tag tone="warn" title="Written by a third party, not trusted">{message.origin}</Tag>}
         {repeats && <Tag tone="warn" title="The guard saw this call repeat">repeats</Tag>}
       </header>
+      {message.handoff && <p class="handoff-row" data-handoff={message.handoff.to}><code>{message.handoff.from}</code> handed the conversation over to <code>{message.handoff.to}</code></p>}
       {message.skill && <SkillRow skill={message.skill} turn={message.turn} ran={name === "run_skill_script"} />}
       {call && (
         <details class="fold"><summary>Arguments <span class="muted mono">{line(JSON.stringify(call.arguments ?? {}), 100)}</span></summary><Arguments value={call.arguments} /></details>
       )}
       <details class="fold" open={!long}>
         <summary>Result {long && <span class="muted">{line(message.text, 100)}</span>}</summary>
-        <LongText text={message.text} render={(text) => <pre class="code wrap" tabIndex={0}>{text || "(empty)"}</pre>} />
+        <LongText text={message.text} render={(text) => <pre class="code wrap" tabIndex={0} dir="auto">{text || "(empty)"}</pre>} />
       </details>
     </article>
   );

@@ -2,7 +2,7 @@
 
 import type { VNode } from "preact";
 import { answerFor, answerQuestion, approve, deny, editAndApprove } from "../controls";
-import { ago, duration, moment } from "../format";
+import { ago, duration, line, moment } from "../format";
 import { places } from "../router";
 import { mayDecide, now } from "../store/session";
 import type { Pending } from "../types";
@@ -20,11 +20,11 @@ export function PendingCard({ call, chosen = false, where = true, after }: { cal
         <Tag tone="warn">{call.kind}</Tag>
         <code class="tool-name">{call.tool_shown}</code>
         <span class="muted">{call.agent}</span>
-        {where && <a href={places.run(call.run_id)}>open the run</a>}
         <span class="spring" />
         <span class="muted num" title={moment(call.asked)}>asked {ago(now.value - call.asked)}</span>
         {left !== null && <Tag tone={expired ? "bad" : left < 60 ? "warn" : "plain"} title={moment(call.expires ?? 0)}>{expired ? "expired" : `expires in ${duration(Math.round(left))}`}</Tag>}
       </header>
+      {where && <p class="pending-where"><a href={places.run(call.run_id)} dir="auto">{line(call.title || call.task || "open the run", 120)}</a> <span class="muted mono">{call.session_id}</span></p>}
       {call.origin && <p class="pending-origin"><Icon name="alert" size={14} /> Influenced by untrusted content: {call.origin}</p>}
       <ShownCall rows={call.shown} />
       <div class="pending-actions">

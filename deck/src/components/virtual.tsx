@@ -18,6 +18,8 @@ interface Props {
   handle?: { current: Scroller | null };
   onNearEnd?: () => void;
   onAway?: (away: boolean) => void;
+  /** Called with the first row in view and the one behind the last. */
+  onView?: (start: number, end: number) => void;
 }
 
 const SPARE = 400; // pixels drawn above and below what is in view
@@ -61,7 +63,7 @@ function firstAt(offsets: Float64Array, count: number, top: number): number {
   return low;
 }
 
-export function Virtual({ count, estimate, label, row, follow = false, handle, onNearEnd, onAway }: Props): VNode {
+export function Virtual({ count, estimate, label, row, follow = false, handle, onNearEnd, onAway, onView }: Props): VNode {
   const box = useRef<HTMLDivElement>(null);
   const heights = useRef<Heights>(null!);
   heights.current ??= new Heights(estimate);
@@ -122,6 +124,10 @@ export function Virtual({ count, estimate, label, row, follow = false, handle, o
     const place = box.current!;
     if (follow && stuck.current && place.scrollHeight - place.scrollTop - place.clientHeight > 1) place.scrollTop = place.scrollHeight;
   });
+
+  const seenFrom = firstAt(offsets, count, view.top);
+  const seenTo = Math.min(count, firstAt(offsets, count, view.top + view.height) + 1);
+  useLayoutEffect(() => onView?.(seenFrom, seenTo), [seenFrom, seenTo]);
 
   if (handle) {
     handle.current = {

@@ -1,8 +1,8 @@
 // One run, watched: what the server says of it, kept true by its events.
 
-import { batch, computed, effect, signal } from "@preact/signals";
+import { batch, computed, effect, signal, untracked } from "@preact/signals";
 import { ApiError, api, NEWEST } from "../api";
-import { BURN_KINDS, step, type Step } from "../burn";
+import { sample, type Sample } from "../burn";
 import { embedded } from "../embedded";
 import { Follower, type LinkState, type Sent } from "../stream";
 import type { Detail, Message, Moment, Phase, RunEvent } from "../types";
@@ -20,8 +20,8 @@ export interface Attempt {
 
 const DETAIL_EVERY = 400; // milliseconds between two looks at the same run
 const MESSAGES_EVERY = 200;
-const STEPS_KEPT = 2000;
-const EVENTS_READ = 10_000; // the newest, for the burn-down
+const SAMPLES_KEPT = 3000;
+const EVENTS_READ = 10_000; // the newest, for attempts that were thrown away
 
 /** Events after which the run's detail is not what it was. */
 const TELLING = new Set([
@@ -35,7 +35,8 @@ export class RunStore {
   readonly problem = signal<ApiError | null>(null);
   readonly link = signal<LinkState>({ kind: "connecting" });
   readonly attempt = signal<Attempt | null>(null);
-  readonly steps = signal<Step[]>([]);
+  /** What the run and its children had used, over time: what the server remembers, then what the gauges said. */
+  readonly samples = signal<readonly Sample[]>([]);
   /** A turn being looked at again; null is the present. */
   readonly replay = signal<{ turn: number; moment: Moment | null } | null>(null);
   /** True for a run whose events nobody kept: it is told from its journal alone. */
@@ -52,7 +53,7 @@ export class RunStore {
     const then = this.replay.value?.moment;
     if (then) return asOf(detail, then, this.#landing.value);
     const live = card(detail.run_id)?.value;
-    return live && live.sequence > detail.sequence
+    return live && (live.sequence > detail.sequence || (live.sequence === detail.sequence && live.state !== detail.state && live.updated >= detail.updated))
       ? { ...detail, state: live.state, agent_state: live.agent_state, phase: live.phase, turn: live.turn, gauges: live.gauges, usage: live.usage, cost: live.cost, last: live.last, outcome: live.outcome, cause: live.cause, ended: live.ended, resumable: live.resumable, guard: live.guard, updated: live.updated }
       : detail;
   });
@@ -78,13 +79,28 @@ export class RunStore {
       return { items: page.messages, total: page.total };
     });
     // Somebody else may resume a run whose stream has ended: the list hears of it.
-    this.#unwatch = effect(() => {
+    const unwatch = effect(() => {
       const live = card(this.detail.value?.run_id ?? id)?.value;
       // It may have ended again by then: what counts is that there is more than was read.
       if (!live || this.link.value.kind !== "closed" || !this.#ended || live.sequence <= Math.max(this.#known, this.events.total.peek())) return;
       this.#known = live.sequence;
       void this.renew();
     });
+    // Its process may have died without a word: only the list tells.
+    const unlook = effect(() => {
+      const live = card(this.detail.value?.run_id ?? id)?.value;
+      const state = this.detail.peek()?.state;
+      if (live && state && live.state !== state) this.#look(0);
+    });
+    const unsample = effect(() => {
+      this.shown.value;
+      untracked(() => this.#sample());
+    });
+    this.#unwatch = (): void => {
+      unwatch();
+      unlook();
+      unsample();
+    };
     void this.#open();
   }
 
@@ -113,6 +129,7 @@ export class RunStore {
       if (this.#closed) return;
       batch(() => {
         this.detail.value = detail;
+        this.attempt.value = writing(detail);
         this.eventless.value = tail === null;
         this.events.total.value = tail?.total ?? 0;
         this.messages.put(0, head.messages);
@@ -120,21 +137,35 @@ export class RunStore {
       });
       this.#ended = detail.state === "ended" || detail.state === "paused";
       if (tail) {
-        this.#follow(tail.total);
-        void this.#readSteps(tail.total);
+        this.#follow(writing(detail) ? detail.sequence : tail.total); // what it has of the reply is as of there
+        void this.#readPast(tail.total);
       } else this.link.value = { kind: "closed" };
     } catch (error) {
       this.problem.value = error instanceof ApiError ? error : new ApiError(0, "broken", String(error));
     }
   }
 
-  async #readSteps(last: number): Promise<void> {
-    const page = await api.events(this.id, { kind: [...BURN_KINDS, "AttemptDiscarded"].join(","), after: Math.max(0, last - EVENTS_READ), before: NEWEST, limit: STEPS_KEPT }).catch(() => null);
-    if (!page || this.#closed) return;
-    const made = page.events.map(step).filter((each) => each !== null);
-    const end = page.events.at(-1)?.time ?? 0;
-    this.steps.value = [...made, ...this.steps.peek().filter((each) => each.time > end)];
-    this.discarded.value = byTurn(page.events);
+  async #readPast(last: number): Promise<void> {
+    const [burnt, page] = await Promise.all([
+      api.burn(this.id).catch(() => null),
+      api.events(this.id, { kind: "TurnStarted,AttemptDiscarded", after: Math.max(0, last - EVENTS_READ), before: NEWEST, limit: 2000 }).catch(() => null),
+    ]);
+    if (this.#closed) return;
+    if (burnt) {
+      const end = burnt.points.at(-1)?.time ?? 0;
+      this.samples.value = [...burnt.points, ...this.samples.peek().filter((each) => each.time > end)];
+    }
+    if (page) this.discarded.value = byTurn(page.events);
+  }
+
+  /** Remember what the gauges say while the run goes on. */
+  #sample(): void {
+    const now = this.shown.peek();
+    if (now?.state !== "running" || this.replay.peek()) return;
+    const made = sample(now.gauges, Math.max(now.updated, this.samples.peek().at(-1)?.time ?? 0));
+    const last = this.samples.peek().at(-1);
+    if (last && now.gauges.every((gauge) => (last as Record<string, number | undefined>)[gauge.kind] === undefined || (last as Record<string, number | undefined>)[gauge.kind] === gauge.used)) return;
+    this.samples.value = [...this.samples.peek(), made].slice(-SAMPLES_KEPT);
   }
 
   #follow(after: number): void {
@@ -148,8 +179,9 @@ export class RunStore {
       after,
       onMessages: (messages) => this.#receive(messages),
       onState: (state) => {
+        const before = this.link.peek().kind;
         this.link.value = state;
-        if (state.kind === "closed") this.#look(0);
+        if (state.kind === "closed" || (state.kind === "open" && before !== "open")) this.#look(0);
       },
       finished: () => this.#ended,
       needed: () => info.peek()?.store === "memory", // such a run lands without a reader
@@ -169,7 +201,7 @@ export class RunStore {
         batch(() => {
           this.detail.value = found;
           this.events.total.value = Math.max(this.events.total.peek(), found.sequence);
-          this.attempt.value = null;
+          this.attempt.value = writing(found);
         });
         this.#look(MESSAGES_EVERY);
         this.#read(0);
@@ -186,8 +218,6 @@ export class RunStore {
     if (!fresh.length || this.#closed) return;
     batch(() => {
       this.events.put(fresh[0]!.sequence - 1, fresh);
-      const steps = fresh.map(step).filter((each) => each !== null);
-      if (steps.length) this.steps.value = [...this.steps.peek(), ...steps].slice(-STEPS_KEPT);
       this.#speak(fresh);
       if (fresh.some((event) => event.event === "RunEnded")) this.#ended = true;
     });
@@ -288,6 +318,12 @@ function byTurn(events: readonly RunEvent[]): Map<number, RunEvent[]> {
     else if (event.event === "AttemptDiscarded") found.set(turn, [...(found.get(turn) ?? []), event]);
   }
   return found;
+}
+
+/** The reply that was being written when the server told of the run: its beginning is not sent again. */
+function writing(run: Detail): Attempt | null {
+  if (run.state !== "running" || run.reply === null || run.reply === undefined) return null;
+  return { attempt: 1, landing: run.phase === "landing", text: run.reply, thinking: "", discarded: null };
 }
 
 function noEvents(error: unknown): null {

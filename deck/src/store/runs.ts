@@ -6,17 +6,28 @@ import { embedded } from "../embedded";
 import { Follower, type Sent } from "../stream";
 import type { Card, Switch } from "../types";
 import { refreshApprovals } from "./approvals";
-import { heard, link, loadInfo, problem, switches } from "./session";
+import { exactNow, heard, link, loadInfo, problem, switches } from "./session";
 
 const PAGE = 60;
 
 const cards = new Map<string, Signal<Card>>();
 export const order = signal<string[]>([]);
-export const filter = signal<RunFilter>({});
+/** What the list shows: what the server is asked for, and `last` for the last so many seconds. */
+export interface ListFilter extends RunFilter {
+  last?: number;
+}
+
+export const filter = signal<ListFilter>({});
+/** By run: where the text that was searched for stands in its transcript. */
+export const excerpts = signal<ReadonlyMap<string, string>>(new Map());
+/** How many transcripts were searched so far. */
+export const searched = signal(0);
 export const loading = signal(true);
 export const listProblem = signal<ApiError | null>(null);
 export const selected = signal(0);
 export const marked = signal<string[]>([]);
+/** Runs that were picked to do something to all of them. */
+export const picked = signal<ReadonlySet<string>>(new Set());
 
 let cursor: string | null = null;
 let more = true;
@@ -40,24 +51,46 @@ function keep(found: Card): void {
   else if (found.sequence >= known.peek().sequence || found.state !== known.peek().state) known.value = found;
 }
 
-function matches(found: Card, wanted: RunFilter): boolean {
+/** True where the list as it is filtered shows this run, as far as its card tells: transcripts are searched by the server. */
+function matches(found: Card, wanted: ListFilter): boolean {
   if (wanted.state && found.state !== wanted.state) return false;
+  if (wanted.outcome && !wanted.outcome.split(",").includes(found.outcome ?? "")) return false;
   if (wanted.agent && found.agent !== wanted.agent) return false;
   if (wanted.tag && !found.tags.includes(wanted.tag)) return false;
+  const { since, until } = times(wanted);
+  if (since !== null && found.listed < since) return false;
+  if (until !== null && found.listed >= until) return false;
+  if (wanted.text && !excerpts.peek().has(found.run_id)) return false;
   if (!wanted.q) return true;
   const text = `${found.title} ${found.task} ${found.agent} ${found.run_id} ${found.session_id} ${found.tags.join(" ")}`;
   return text.toLowerCase().includes(wanted.q.toLowerCase());
+}
+
+/** The times between which runs are shown; `last` seconds count back from now. */
+export function times(wanted: ListFilter): { since: number | null; until: number | null } {
+  if (wanted.last) return { since: Math.floor(exactNow() - wanted.last), until: null };
+  return { since: wanted.since ?? null, until: wanted.until ?? null };
+}
+
+function asked(wanted: ListFilter): RunFilter {
+  const { last: _, ...rest } = wanted;
+  const { since, until } = times(wanted);
+  return { ...rest, since: since ?? undefined, until: until ?? undefined };
 }
 
 export async function reload(): Promise<void> {
   const mine = ++request;
   loading.value = true;
   try {
-    const page = await api.runs(filter.peek(), null, PAGE);
+    const page = await api.runs(asked(filter.peek()), null, PAGE);
     if (mine !== request) return;
     batch(() => {
       for (const found of page.runs) keep(found);
       order.value = page.runs.map((found) => found.run_id);
+      excerpts.value = new Map(Object.entries(page.excerpts ?? {}));
+      searched.value = page.searched ?? 0;
+      const there = new Set(order.peek());
+      if (picked.peek().size) picked.value = new Set([...picked.peek()].filter((id) => there.has(id)));
       selected.value = Math.min(selected.peek(), Math.max(0, page.runs.length - 1));
       cursor = page.cursor;
       more = page.cursor !== null;
@@ -69,6 +102,12 @@ export async function reload(): Promise<void> {
   } finally {
     if (mine === request) loading.value = false;
   }
+  searchOn();
+}
+
+/** A search in transcripts answers with what it has found within a second: ask on until the page is full. */
+function searchOn(): void {
+  if (filter.peek().text && more && order.peek().length < PAGE && !loading.peek() && !listProblem.peek()) void loadMore();
 }
 
 export async function loadMore(): Promise<void> {
@@ -76,12 +115,14 @@ export async function loadMore(): Promise<void> {
   const mine = ++request;
   loading.value = true;
   try {
-    const page = await api.runs(filter.peek(), cursor, PAGE);
+    const page = await api.runs(asked(filter.peek()), cursor, PAGE);
     if (mine !== request) return;
     batch(() => {
       const known = new Set(order.peek());
       for (const found of page.runs) keep(found);
       order.value = [...order.peek(), ...page.runs.map((found) => found.run_id).filter((id) => !known.has(id))];
+      if (page.excerpts) excerpts.value = new Map([...excerpts.peek(), ...Object.entries(page.excerpts)]);
+      searched.value += page.searched ?? 0;
       cursor = page.cursor;
       more = page.cursor !== null;
     });
@@ -90,30 +131,67 @@ export async function loadMore(): Promise<void> {
   } finally {
     if (mine === request) loading.value = false;
   }
+  searchOn();
 }
 
-export function setFilter(change: RunFilter): void {
+const MOST_PICKED = 500; // what the server takes at once
+
+export function pick(id: string): void {
+  const next = new Set(picked.peek());
+  if (!next.delete(id) && next.size < MOST_PICKED) next.add(id);
+  picked.value = next;
+}
+
+/** Pick everything that the list can show as it is filtered, page after page. */
+export async function pickAll(): Promise<void> {
+  const mine = request;
+  while (more && order.peek().length < MOST_PICKED && mine <= request) {
+    const before = order.peek().length;
+    await loadMore();
+    if (order.peek().length === before) break;
+  }
+  picked.value = new Set(order.peek().slice(0, MOST_PICKED));
+}
+
+export function setFilter(change: ListFilter): void {
   filter.value = { ...filter.peek(), ...change };
   selected.value = 0;
   void reload();
 }
 
+/** Where a run belongs on the list: behind the last one that is newer. Null where that is beyond what was loaded. */
+function placeOf(found: Card, rows: readonly string[]): number | null {
+  let place = rows.length;
+  while (place > 0 && (cards.get(rows[place - 1]!)?.peek().listed ?? 0) < found.listed) place -= 1;
+  return place === rows.length && more && rows.length > 0 ? null : place;
+}
+
 function apply(changed: Card[], removed: string[]): void {
   const wanted = filter.peek();
-  const listed = new Set(order.peek());
-  const fresh: string[] = [];
-  const gone = new Set(removed);
+  const rows = order.peek();
+  const moved = new Set(removed);
+  const fresh: Card[] = [];
+  const listed = new Set(rows);
   for (const found of changed) {
-    keep(found);
+    const before = cards.get(found.run_id)?.peek();
     const fits = matches(found, wanted);
-    if (fits && !listed.has(found.run_id)) fresh.push(found.run_id);
-    if (!fits && listed.has(found.run_id)) gone.add(found.run_id);
+    keep(found);
+    const here = listed.has(found.run_id);
+    if (here && !fits) moved.add(found.run_id);
+    else if (fits && (!here || before?.listed !== found.listed)) {
+      moved.add(found.run_id); // it began again, or has ended: it is the newest now
+      fresh.push(found);
+    }
   }
-  if (!fresh.length && !gone.size) return;
-  fresh.sort((one, other) => (cards.get(other)?.peek().started ?? 0) - (cards.get(one)?.peek().started ?? 0));
-  const chosen = order.peek()[selected.peek()];
-  order.value = [...fresh, ...order.peek().filter((id) => !gone.has(id))];
-  const place = chosen ? order.peek().indexOf(chosen) : -1;
+  if (!moved.size) return;
+  const chosen = rows[selected.peek()];
+  const next = rows.filter((id) => !moved.has(id));
+  for (const found of fresh.sort((one, other) => one.listed - other.listed)) {
+    const place = placeOf(found, next);
+    if (place !== null) next.splice(place, 0, found.run_id);
+  }
+  order.value = next;
+  const place = chosen ? next.indexOf(chosen) : -1;
   if (place >= 0) selected.value = place;
 }
 

@@ -25,6 +25,8 @@ export const exactNow = (): number => Date.now() / 1000 + offset.peek();
 export const offline = computed(() => embedded() !== null);
 const may = (right: string): boolean => info.value?.rights?.includes(right) === true && !offline.value;
 export const mayControl = computed(() => may("steer"));
+export const mayKill = computed(() => may("kill"));
+export const mayStop = computed(() => may("stop"));
 export const mayDecide = computed(() => may("decide"));
 export const mayStart = computed(() => may("start"));
 export const needsToken = computed(() => problem.value?.status === 401);

@@ -2,6 +2,7 @@
 
 import type { Signal } from "@preact/signals";
 import type { ComponentChildren, VNode } from "preact";
+import { safeAddress } from "../components/address";
 import { Arguments, Icon, StatePill, Tag } from "../components/bits";
 import { BudgetTree } from "../components/budget";
 import { GaugePanel } from "../components/gauges";
@@ -27,14 +28,14 @@ function Section({ title, tone, children }: { title: string; tone?: string; chil
 export function Rail({ store, run, gauge, after }: Props): VNode {
   const past = store.replay.value !== null;
   const time = past ? run.updated : now.value;
-  const steps = past ? store.steps.value.filter((each) => each.time <= time) : store.steps.value;
+  const samples = past ? store.samples.value.filter((each) => each.time <= time) : store.samples.value;
   return (
     <>
       {past && <p class="past" role="status">State at the end of turn {store.replay.value?.turn}.</p>}
       {run.pending.length > 0 && <Section title="Waiting for you" tone="warn">{run.pending.map((call) => <PendingCard key={call.id} call={call} where={false} after={after} />)}</Section>}
       {run.unknown_effects.length > 0 && <Section title="Unknown effects" tone="bad">{run.unknown_effects.map((effect) => <Unknown key={effect.call_id} run={run} effect={effect} after={after} />)}</Section>}
       {run.guard && <Section title="Guard" tone="warn"><p><strong>{run.guard.guard}</strong> {run.guard.period ? <Tag tone="warn">period {run.guard.period}</Tag> : null}</p><p class="muted">{run.guard.reason}</p><p><a href={places.run(run.run_id, "verdicts")}>See the verdicts</a></p></Section>}
-      <Section title="Limits"><GaugePanel card={run} steps={steps} now={time} chosen={gauge.value} choose={(kind) => (gauge.value = kind)} /></Section>
+      <Section title="Limits"><GaugePanel card={run} samples={samples} now={time} chosen={gauge.value} choose={(kind) => (gauge.value = kind)} /></Section>
       {run.budget && (run.budget.children.length > 0 || run.budget.kind !== "run") && <Section title="Budget tree"><BudgetTree node={run.budget} here={run.run_id} /></Section>}
       {run.children.length > 0 && <Section title="Children"><ul class="child-list">{run.children.map((child) => <li key={child.run_id}><StatePill card={child} /><a href={places.run(child.run_id)}>{line(child.title || child.task || child.agent, 60)}</a><span class="muted num">{child.cost === null ? "" : money(child.cost)}</span></li>)}</ul></Section>}
       {run.abandoned.length > 0 && <Section title="Abandoned work" tone="bad"><p class="muted">This work ignored its cancellation and may still be running.</p><ul class="plain-list">{run.abandoned.map((each) => <li key={said(each)}>{said(each)}</li>)}</ul></Section>}
@@ -76,6 +77,7 @@ function Facts({ run }: { run: Detail }): VNode {
   return (
     <>
       <dl class="facts">{rows.map(([name, value]) => <div key={name}><dt>{name}</dt><dd>{value}</dd></div>)}</dl>
+      {run.trace && safeAddress(run.trace) && <p><a href={run.trace} target="_blank" rel="noopener noreferrer" data-trace>Open the trace</a></p>}
       <p><a href={places.compare(run.run_id)}>Compare with another run</a></p>
     </>
   );

@@ -12,17 +12,18 @@ import { useKeys, type Key } from "../keys";
 import { go, places } from "../router";
 import { refreshApprovals } from "../store/approvals";
 import { openRun, type RunStore } from "../store/run";
-import { mayControl, now, offline } from "../store/session";
+import { mayControl, mayDecide, mayKill, mayStop, now, offline } from "../store/session";
 import { narrow } from "../theme";
 import type { Detail, Pending } from "../types";
 import { EventsTab } from "./events";
 import { JournalTab } from "./journal";
 import { Rail } from "./rail";
 import { Replay } from "./replay";
+import { TimelineTab } from "./timeline";
 import { Transcript } from "./transcript";
 import { Verdicts } from "./verdicts";
 
-const TABS: [string, string][] = [["overview", "Overview"], ["transcript", "Transcript"], ["verdicts", "Verdicts"], ["events", "Events"], ["journal", "Journal"]];
+const TABS: [string, string][] = [["overview", "Overview"], ["transcript", "Transcript"], ["timeline", "Timeline"], ["verdicts", "Verdicts"], ["events", "Events"], ["journal", "Journal"]];
 
 export function RunView({ id, tab }: { id: string; tab: string }): VNode {
   const store = useMemo(() => openRun(id), [id]);
@@ -47,11 +48,12 @@ function Flight({ store, tab }: { store: RunStore; tab: string }): VNode {
     void store.renew();
     void refreshApprovals();
   };
-  useKeys(() => [...controls(present, after).map(({ key, label, run: doing }) => ({ key, label, group: "Run", run: doing })), ...moves(store, present, at)]);
+  const here = store.replay.value ? present : run; // what the list has heard since counts as well
+  useKeys(() => [...controls(here, after).map(({ key, label, run: doing }) => ({ key, label, group: "Run", run: doing })), ...moves(store, present, at)]);
   const rail = <Rail store={store} run={run} gauge={gauge} after={after} />;
   return (
     <section class="flight" aria-label={run.title || "Run"}>
-      <Head store={store} run={run} present={present} after={after} />
+      <Head store={store} run={run} present={here} after={after} />
       <nav class="tabs" aria-label="Views of the run">
         {TABS.filter(([name]) => name !== "overview" || !wide).map(([name, label]) => (
           <a key={name} href={places.run(store.id, name === "transcript" ? undefined : name)} aria-current={at === name ? "page" : undefined}>{label}</a>
@@ -61,6 +63,7 @@ function Flight({ store, tab }: { store: RunStore; tab: string }): VNode {
         <div class="flight-main">
           {at === "overview" && <div class="rail rail-tab">{rail}</div>}
           {at === "transcript" && <Transcript store={store} run={run} />}
+          {at === "timeline" && <TimelineTab store={store} run={run} />}
           {at === "verdicts" && <Verdicts store={store} run={run} />}
           {at === "events" && <EventsTab store={store} />}
           {at === "journal" && <JournalTab id={store.id} sequence={present.sequence} />}
@@ -82,17 +85,18 @@ interface Control {
 
 /** The controls that make sense for a run in this state. */
 function controls(run: Detail, after: () => void): Control[] {
-  if (!mayControl.peek()) return [];
   const made: Control[] = [];
+  const able = mayControl.peek();
+  const stops = mayStop.peek();
   const going = run.state === "running" || run.state === "queued";
-  if (run.pending.length) made.push(decision(run.pending[0]!, after));
-  if (run.resumable && !run.pending.length) made.push({ key: "r", label: "Resume", icon: "resume", tone: "primary", run: () => resumeRun(run, after) });
-  if (going && !run.foreign) made.push({ key: "s", label: "Steer", icon: "steer", run: () => steerRun(run) });
-  if (going) made.push({ key: "l", label: "Land", icon: "land", run: () => landRun(run) });
-  if (run.state !== "ended" || run.resumable) made.push({ key: "m", label: "Limits", icon: "limits", run: () => changeLimits(run, after) });
-  if (run.turn > 0) made.push({ key: "f", label: "Fork", icon: "fork", run: () => forkRun(run) });
-  if (going || run.state === "paused") made.push({ key: "x", label: "Stop", icon: "stop", tone: "danger-quiet", run: () => stopRun(run, after) });
-  if (run.state !== "ended") made.push({ key: "X", label: "Kill", icon: "kill", tone: "danger-quiet", run: () => killSwitch("run", true, run.run_id, after) });
+  if (run.pending.length && mayDecide.peek()) made.push(decision(run.pending[0]!, after));
+  if (able && run.resumable && !run.pending.length) made.push({ key: "r", label: "Resume", icon: "resume", tone: "primary", run: () => resumeRun(run, after) });
+  if (able && going && !run.foreign) made.push({ key: "s", label: "Steer", icon: "steer", run: () => steerRun(run) });
+  if (stops && going) made.push({ key: "l", label: "Land", icon: "land", run: () => landRun(run) });
+  if (able && (run.state !== "ended" || run.resumable)) made.push({ key: "m", label: "Limits", icon: "limits", run: () => changeLimits(run, after) });
+  if (able && run.turn > 0) made.push({ key: "f", label: "Fork", icon: "fork", run: () => forkRun(run) });
+  if (stops && (going || run.state === "paused")) made.push({ key: "x", label: "Stop", icon: "stop", tone: "danger-quiet", run: () => stopRun(run, after) });
+  if (mayKill.peek() && run.state !== "ended") made.push({ key: "X", label: "Kill", icon: "kill", tone: "danger-quiet", run: () => killSwitch("run", true, run.run_id, after) });
   return made;
 }
 
@@ -127,7 +131,7 @@ function Head({ store, run, present, after }: { store: RunStore; run: Detail; pr
     <header class="flight-head">
       <div class="flight-id">
         {!offline.value && <a class="back" href={places.runs()}><Icon name="back" />Runs</a>}
-        <h1>{run.title || run.task || run.run_id}</h1>
+        <h1 dir="auto">{run.title || run.task || run.run_id}</h1>
         <div class="flight-facts">
           <StatePill card={run} />
           {store.replay.value && <Tag tone="landing">replay</Tag>}
@@ -140,8 +144,8 @@ function Head({ store, run, present, after }: { store: RunStore; run: Detail; pr
           {run.parent && <a href={places.run(run.parent)}>parent</a>}
           {run.forked_from && <a href={places.run(run.forked_from.session)}>forked at turn {run.forked_from.turn}</a>}
         </div>
-        {run.cause && <p class="flight-cause"><strong>{run.cause.source}</strong> {run.cause.reason}</p>}
-        {run.state === "running" && run.last && <p class="flight-cause">{plainLine(run.last)}</p>}
+        {run.cause && <p class="flight-cause" dir="auto"><strong>{run.cause.source}</strong> {run.cause.reason}</p>}
+        {run.state === "running" && run.last && <p class="flight-cause" dir="auto">{plainLine(run.last)}</p>}
       </div>
       <div class="flight-side">
         <PhaseTrack card={run} />
@@ -149,7 +153,7 @@ function Head({ store, run, present, after }: { store: RunStore; run: Detail; pr
           {controls(present, after).map((control) => (
             <button type="button" key={control.key} class={`button ${control.tone ?? ""}`} title={`${control.label} (${control.key})`} onClick={control.run}><Icon name={control.icon} />{control.label}</button>
           ))}
-          {!mayControl.value && !offline.value && <span class="muted small">Your token is view-only: it cannot control runs.</span>}
+          {!mayControl.value && !mayStop.value && !mayDecide.value && !offline.value && <span class="muted small">Your token is view-only: it cannot control runs.</span>}
         </div>
       </div>
       {store.eventless.value && <p class="muted small">Another program ran this, so its events were not kept. This page shows its journal.</p>}

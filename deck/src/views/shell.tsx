@@ -15,6 +15,7 @@ import { nextTheme, theme } from "../theme";
 import { keepToken } from "../token";
 import { ApprovalsView } from "./approvals";
 import { CompareView } from "./compare";
+import { EvalsView, EvalView } from "./evals";
 import { FleetView } from "./fleet";
 import { RunView } from "./run";
 import { RunsView } from "./runs";
@@ -25,6 +26,7 @@ export function Shell(): VNode {
     { key: "g r", label: "runs", group: "Everywhere", run: () => go(places.runs()) },
     { key: "g a", label: "approvals", group: "Everywhere", run: () => go(places.approvals()) },
     { key: "g f", label: "fleet", group: "Everywhere", run: () => go(places.fleet()) },
+    { key: "g e", label: "evaluations", group: "Everywhere", run: () => go(places.evals()) },
     { key: "g c", label: "compare", group: "Everywhere", run: () => go(places.compare()) },
     { key: "t", label: "light or dark", group: "Everywhere", run: nextTheme },
   ]);
@@ -46,6 +48,7 @@ function Here(): VNode {
   switch (at.view) {
     case "run": return <RunView key={at.id} id={at.id} tab={at.tab} />;
     case "approvals": return <ApprovalsView />;
+    case "evals": return at.name ? <EvalView key={at.name} name={at.name} /> : <EvalsView />;
     case "fleet": return <FleetView />;
     case "compare": return <CompareView left={at.left} right={at.right} />;
     default: return <RunsView />;
@@ -64,7 +67,7 @@ function TopBar(): VNode {
         <span class="brand-name">glidepath</span>
       </a>
       {offline.value ? <span class="muted">exported run</span> : (
-        <nav aria-label="Places">{item("runs", places.runs(), "Runs")}{item("approvals", places.approvals(), "Approvals", waiting.value)}{item("fleet", places.fleet(), "Fleet")}{item("compare", places.compare(), "Compare")}</nav>
+        <nav aria-label="Places">{item("runs", places.runs(), "Runs")}{item("approvals", places.approvals(), "Approvals", waiting.value)}{item("fleet", places.fleet(), "Fleet")}{item("evals", places.evals(), "Evals")}{item("compare", places.compare(), "Compare")}</nav>
       )}
       <span class="spring" />
       {info.value?.demo && <span class="tag tone-plain top-extra">demo</span>}
@@ -92,7 +95,7 @@ function Trouble(): VNode | null {
   return (
     <div class="trouble" role="alert">
       <Icon name="alert" />
-      <span>{state.error.message} Showing data from {new Date(heard.value).toLocaleTimeString("en-GB")}. Runs continue without this page. Retrying {left < 1 ? "now" : `in ${duration(Math.ceil(left))}`}.</span>
+      <span>{state.error.message} You see what it said at {new Date(heard.value).toLocaleTimeString("en-GB")}. If it is only out of reach, its runs continue; if it has died, they stand still until somebody resumes them. Retrying {left < 1 ? "now" : `in ${duration(Math.ceil(left))}`}.</span>
       <button type="button" class="button small" onClick={retryFeed}>Try now</button>
     </div>
   );
