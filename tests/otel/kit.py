@@ -1,7 +1,9 @@
 """A provider that keeps its spans in memory, and what tests ask of them."""
 
 import threading
+from http.server import BaseHTTPRequestHandler, HTTPServer
 
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 from opentelemetry.sdk.trace import SpanProcessor, TracerProvider
@@ -56,6 +58,40 @@ class Recorded:
             for scope in resource.scope_metrics
             for metric in scope.metrics
         }
+
+
+class Receiver:
+    """An OTLP receiver on HTTP: decodes what a real exporter sends."""
+
+    def __init__(self):
+        self.scopes = []
+        outer = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_POST(self):
+                body = self.rfile.read(int(self.headers["content-length"]))
+                request = ExportTraceServiceRequest.FromString(body)
+                outer.scopes += [scope for resource in request.resource_spans for scope in resource.scope_spans]
+                self.send_response(200)
+                self.end_headers()
+
+            def log_message(self, *_):
+                pass
+
+        self.server = HTTPServer(("127.0.0.1", 0), Handler)
+        self.thread = threading.Thread(target=self.server.serve_forever, daemon=True)
+
+    @property
+    def spans(self):
+        return [span for scope in self.scopes for span in scope.spans]
+
+    def __enter__(self):
+        self.thread.start()
+        return self
+
+    def __exit__(self, *_):
+        self.server.shutdown()
+        self.server.server_close()
 
 
 def tokens(spans):

@@ -7,11 +7,9 @@ import subprocess
 import sys
 import threading
 import time
-from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import pytest
 from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
-from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor, SimpleSpanProcessor, SpanExporter, SpanExportResult
 
@@ -19,6 +17,8 @@ from glidepath import Agent, Limits, tool
 from glidepath.apps.telemetry import Background
 from glidepath.otel import OpenTelemetry
 from glidepath.testing import EventRecorder, ScriptedModel, call, say
+
+from .kit import Receiver
 
 STEPS = 4
 PAUSE = 0.25
@@ -75,7 +75,7 @@ def test_a_dead_collector_changes_nothing(processor, place):
         provider = TracerProvider(shutdown_on_exit=False)
         exporter = OTLPSpanExporter(endpoint=f"http://127.0.0.1:{port}/v1/traces", timeout=2)
         provider.add_span_processor(processor(exporter))
-        plugin = OpenTelemetry(tracer_provider=provider)
+        plugin = OpenTelemetry(provider)
         try:
             events, result, taken = flight(plugin)
         finally:  # no thread of this test is left to wait, or to roll dice, in another one
@@ -104,7 +104,7 @@ class Awkward(SpanExporter):
 def test_an_exporter_that_raises_is_nobodys_business(error):
     provider = TracerProvider(shutdown_on_exit=False)
     provider.add_span_processor(SimpleSpanProcessor(Awkward(error)))
-    _, result, _ = flight(OpenTelemetry(tracer_provider=provider))
+    _, result, _ = flight(OpenTelemetry(provider))
     assert result.text == "done"
 
 
@@ -128,7 +128,7 @@ def test_what_a_slow_exporter_has_not_seen_at_the_end_reaches_it_later():
     provider, slow = TracerProvider(shutdown_on_exit=False), Slow()
     provider.add_span_processor(SimpleSpanProcessor(slow))
     script = [say("done")]
-    agent = Agent(model=ScriptedModel(script), plugins=[OpenTelemetry(tracer_provider=provider)], limits=LIMITS)
+    agent = Agent(model=ScriptedModel(script), plugins=[OpenTelemetry(provider)], limits=LIMITS)
     before = time.monotonic()
     agent.run_sync("Go.")
     assert time.monotonic() - before < 0.4
@@ -178,36 +178,6 @@ def test_a_thread_that_cannot_start_is_tried_again(monkeypatch):
         assert not asyncio.run(background.drain(0.01))
     background.put(done.set)
     assert done.wait(10)
-
-
-class Receiver:
-    """An OTLP receiver on HTTP: decodes what a real exporter sends."""
-
-    def __init__(self):
-        self.spans = []
-        outer = self
-
-        class Handler(BaseHTTPRequestHandler):
-            def do_POST(self):
-                body = self.rfile.read(int(self.headers["content-length"]))
-                request = ExportTraceServiceRequest.FromString(body)
-                outer.spans += [s for r in request.resource_spans for scope in r.scope_spans for s in scope.spans]
-                self.send_response(200)
-                self.end_headers()
-
-            def log_message(self, *_):
-                pass
-
-        self.server = HTTPServer(("127.0.0.1", 0), Handler)
-        self.thread = threading.Thread(target=self.server.serve_forever, daemon=True)
-
-    def __enter__(self):
-        self.thread.start()
-        return self
-
-    def __exit__(self, *_):
-        self.server.shutdown()
-        self.server.server_close()
 
 
 def test_a_real_exporter_delivers_the_spans_of_a_run():

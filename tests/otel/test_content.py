@@ -5,7 +5,7 @@ import threading
 
 import pytest
 
-from glidepath import Agent, Limits, tool
+from glidepath import Agent, Limits, __version__, tool
 from glidepath.apps.telemetry import CONTENT_SWITCH
 from glidepath.testing import ScriptedModel, call, say, thinking
 
@@ -13,6 +13,7 @@ from .kit import Recorded, tokens
 
 LIMITS = Limits(max_iterations=20)
 SECRET = "sk-12345"
+SCHEMA = "https://opentelemetry.io/schemas/1.41.0"
 NAMES = ("gen_ai.input.messages", "gen_ai.output.messages", "gen_ai.tool.call.arguments", "gen_ai.tool.call.result")
 
 
@@ -61,7 +62,33 @@ def test_a_secret_is_found_in_arguments_however_json_writes_it():
     (used,), (asked, _) = recorded.named("execute_tool"), recorded.named("chat")
     assert json.loads(used.attributes["gen_ai.tool.call.arguments"]) == {"key": "[key]"}
     (said,) = json.loads(asked.attributes["gen_ai.output.messages"])
-    assert json.loads(said["parts"][0]["arguments"]) == {"key": "[key]"}
+    assert said["parts"][0]["arguments"] == {"key": "[key]"}
+
+
+@pytest.mark.parametrize(
+    ("settings", "shown"),
+    [
+        ({}, {"key": SECRET}),
+        ({"max_chars": 10}, '{"key": "s... (19 characters)'),
+        ({"redact": lambda text: "***" if "{" in text else text}, "***"),  # of the whole: no object is left
+        ({"redact": lambda text: "7" if "{" in text else text}, "7"),
+        ({"redact": lambda text: "[" * 100_000 if "{" in text else text, "max_chars": 200_000}, "[" * 100_000),
+    ],
+    ids=["whole", "cut", "redacted", "number", "deep"],
+)
+def test_arguments_in_a_message_are_an_object_where_they_still_are_one(settings, shown):
+    recorded = Recorded(content=True, **settings)
+    fly(recorded)
+    (said,) = json.loads(recorded.named("chat")[0].attributes["gen_ai.output.messages"])
+    assert said["parts"][0]["arguments"] == shown
+
+
+def test_arguments_that_a_redaction_has_made_unprintable_are_cleaned():
+    recorded = Recorded(content=True, redact=lambda text: '{"key": "\\ud800"}' if "{" in text else text)
+    fly(recorded)
+    written = recorded.named("chat")[0].attributes["gen_ai.output.messages"]
+    written.encode()
+    assert json.loads(written)[0]["parts"][0]["arguments"] == {"key": "?"}
 
 
 def test_content_that_cannot_be_written_leaves_the_span_without_it(monkeypatch):
@@ -110,8 +137,9 @@ def test_a_long_run_records_no_message_twice():
     script = [call("fetch", key=f"key number {number}") for number in range(12)]
     fly(recorded, [*script, say("Done.")], "The one and only prompt.")
     text = everything(recorded)
-    assert text.count("The one and only prompt.") == 1
-    assert text.count("fetched with key number 7") == 2  # as the tool's result, and as what the next call saw
+    assert text.count("The one and only prompt.") == 2  # as what the run began with, and what its first call saw
+    # As the tool's result, as what the next call saw, and in the summary that is this run's answer.
+    assert text.count("fetched with key number 7") == 3
 
 
 def test_text_passes_the_redaction_first():
@@ -145,3 +173,42 @@ def test_the_usual_variable_switches_it_on(monkeypatch, value, shown):
     recorded = Recorded()
     fly(recorded)
     assert (SECRET in everything(recorded)) is shown
+
+
+def test_the_run_has_its_input_and_output_and_the_instructions_are_told_once():
+    recorded = Recorded(content=True, redact=lambda text: text.replace(SECRET, "***"))
+
+    @tool
+    async def look(place: str) -> str:
+        """Look somewhere."""
+        return place
+
+    agent = Agent(
+        model=ScriptedModel([call("look", place="here"), say(f"Done with {SECRET}.")]),
+        tools=[look],
+        system_prompt=f"Be kind to {SECRET}.",
+        temperature=0.5,
+        plugins=[recorded.plugin],
+        limits=Limits(max_iterations=5),
+    )
+    agent.run_sync("hello")
+    (run,), chats = recorded.named("invoke_agent"), recorded.named("chat")
+    for span in (run, chats[0]):
+        (instruction,) = json.loads(span.attributes["gen_ai.system_instructions"])
+        assert instruction == {"type": "text", "content": "Be kind to ***."}
+        (definition,) = json.loads(span.attributes["gen_ai.tool.definitions"])
+        assert (definition["name"], definition["description"]) == ("look", "Look somewhere.")
+        assert definition["parameters"]["required"] == ["place"]
+    assert "gen_ai.system_instructions" not in chats[1].attributes
+    (question,) = json.loads(run.attributes["gen_ai.input.messages"])
+    assert question == {"role": "user", "parts": [{"type": "text", "content": "hello"}]}
+    (answer,) = json.loads(run.attributes["gen_ai.output.messages"])
+    assert (answer["role"], answer["parts"][0]["content"]) == ("assistant", "Done with ***.")
+    assert [span.attributes["gen_ai.request.temperature"] for span in chats] == [0.5, 0.5]
+    session = run.attributes["gen_ai.conversation.id"]
+    assert {span.attributes["gen_ai.conversation.id"] for span in chats} == {session}
+    (called,) = recorded.named("execute_tool")
+    assert called.attributes["gen_ai.tool.type"] == "function"
+    scope = run.instrumentation_scope
+    assert (scope.name, scope.version, scope.schema_url) == ("glidepath", __version__, SCHEMA)
+    assert chats[0].instrumentation_scope == scope

@@ -1,14 +1,21 @@
 """Metrics: the standard ones in two vocabularies, and those of budgets, landings and guards. No ids as labels."""
 
 import asyncio
+import gc
 import os
+import threading
+import weakref
+from dataclasses import dataclass
 
 import pytest
+from opentelemetry.sdk.metrics import MeterProvider
+from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 
-from glidepath import Agent, Limits, Plugin, approve, tool
+from glidepath import Agent, Limits, Plugin, __version__, approve, tool
 from glidepath.apps.telemetry import OPT_IN, Measures, instruments_of
 from glidepath.events import RunEnded, RunStarted
 from glidepath.messages import Usage
+from glidepath.otel import OpenTelemetry
 from glidepath.sessions import MemoryStore
 from glidepath.spi import Ask
 from glidepath.testing import ScriptedModel, call, say
@@ -144,3 +151,29 @@ def test_a_forked_process_shows_none_of_its_parents_runs():
     totals.process -= 1  # as it is after a fork
     assert instruments_of(meters, background, latest=False).totals is totals
     assert totals.used == {}
+
+
+def test_a_meter_provider_that_cannot_be_hashed_is_used_and_forgotten():
+    """As Logfire's, which is a dataclass."""
+
+    @dataclass
+    class Unhashable:
+        inner: MeterProvider
+
+        def get_meter(self, *about):
+            return self.inner.get_meter(*about)
+
+    reader = InMemoryMetricReader()
+    provider = Unhashable(MeterProvider([reader]))
+    for _ in range(2):
+        plugin = OpenTelemetry(meter_provider=provider)
+        Agent(model=ScriptedModel([say("hi")]), limits=Limits(max_iterations=2), plugins=[plugin]).run_sync("x")
+    done = threading.Event()
+    plugin._background.put(done.set)
+    assert done.wait(30)
+    scope = reader.get_metrics_data().resource_metrics[0].scope_metrics[0].scope
+    assert (scope.name, scope.version) == ("glidepath", __version__)
+    gone = weakref.ref(provider)
+    del provider, plugin
+    gc.collect()
+    assert gone() is None

@@ -50,13 +50,15 @@ def phoenix(tmp_path_factory):
     server = subprocess.Popen([venv / "bin" / "phoenix", "serve"], env=environ, cwd=folder)
     try:
         address = f"http://127.0.0.1:{port}"
-        until = time.monotonic() + 240
+        until = time.monotonic() + 480
         while time.monotonic() < until:
             try:
                 urllib.request.urlopen(f"{address}/healthz", timeout=5).close()
                 break
             except OSError:
                 time.sleep(1)
+        else:
+            pytest.fail("Phoenix did not start in 480 s")
         yield address
     finally:
         server.terminate()
@@ -69,7 +71,12 @@ def test_phoenix_shows_agent_model_and_tool_with_tokens_and_messages(phoenix):
     model = ScriptedModel([call("price", item="tea"), say("Tea is 3 euros.")], price=("3", "15"))
     plugin = OpenTelemetry(tracer_provider=provider, content=True)
     result = Agent(
-        model=model, tools=[price], plugins=[plugin], limits=Limits(max_iterations=5), agent_name="buyer"
+        model=model,
+        tools=[price],
+        plugins=[plugin],
+        limits=Limits(max_iterations=5),
+        agent_name="buyer",
+        system_prompt="Be brief.",
     ).run_sync("What is tea?")
     provider.shutdown()
     found = []
@@ -85,3 +92,15 @@ def test_phoenix_shows_agent_model_and_tool_with_tokens_and_messages(phoenix):
     counted = [span["attributes"] for span in found if span["name"] == "chat scripted"]
     assert sum(int(one["llm.token_count.prompt"]) for one in counted) == result.usage.input
     assert "What is tea?" in json.dumps(counted)
+    (run,), (used,) = (
+        [span["attributes"] for span in found if span["name"] == name]
+        for name in ("invoke_agent buyer", "execute_tool price")
+    )  # what Phoenix itself has read out of our attributes, under its own names
+    assert run["llm.input_messages.0.message.content"] == "Be brief."
+    assert run["llm.input_messages.1.message.content"] == "What is tea?"
+    assert run["llm.output_messages.0.message.content"] == "Tea is 3 euros."
+    assert "What something costs." in run["llm.tools.0.tool.json_schema"]
+    assert run["session.id"] == result.session_id
+    assert (used["tool.parameters.item"], used["output.value"]) == ("tea", "tea: 3 euros")
+    called = "llm.output_messages.0.message.tool_calls.0.tool_call.function.arguments"
+    assert [json.loads(one[called]) for one in counted if called in one] == [{"item": "tea"}]

@@ -11,10 +11,11 @@ from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any
-from weakref import WeakKeyDictionary, WeakSet
+from weakref import WeakSet, finalize
 
 from opentelemetry.metrics import CallbackOptions, Meter, MeterProvider, Observation
 
+from glidepath._version import VERSION
 from glidepath.apps.telemetry.background import Background
 from glidepath.apps.telemetry.span_content import clean
 from glidepath.values import (
@@ -29,9 +30,10 @@ from glidepath.values import (
     RunStarted,
 )
 
-__all__ = ["SCOPE", "Measures", "instruments_of"]
+__all__ = ["SCHEMA_URL", "SCOPE", "Measures", "instruments_of"]
 
 SCOPE = "glidepath"
+SCHEMA_URL = "https://opentelemetry.io/schemas/1.41.0"
 SECONDS = [0.01 * 2**power for power in range(14)]
 AGENT_SECONDS = [0.1 * 2**power for power in range(13)]
 TOKENS = [4**power for power in range(14)]
@@ -129,7 +131,23 @@ class Instruments:
         gauge("glidepath.telemetry.dropped", [totals.observe_dropped], "{span}", "Spans that were dropped")
 
 
-_MADE: WeakKeyDictionary[MeterProvider, tuple[MeasuredTotals, dict[bool, Instruments]]] = WeakKeyDictionary()
+class _Made:
+    """What was made for each provider, by its identity: one that cannot be hashed is a provider as well."""
+
+    def __init__(self) -> None:
+        self._found: dict[int, tuple[MeasuredTotals, dict[bool, Instruments]]] = {}
+
+    def find(self, provider: MeterProvider) -> tuple[MeasuredTotals, dict[bool, Instruments]]:
+        """What was made for this provider; it is forgotten with the provider."""
+        key = id(provider)
+        found = self._found.get(key)
+        if found is None:
+            found = self._found[key] = (MeasuredTotals(), {})
+            finalize(provider, self._found.pop, key, None).atexit = False
+        return found
+
+
+_MADE = _Made()
 _MAKING = threading.Lock()
 
 
@@ -139,12 +157,12 @@ def instruments_of(provider: MeterProvider, background: Background, *, latest: b
     `background` is a thread whose losses they show, too.
     """
     with _MAKING:
-        totals, made = _MADE.get(provider) or _MADE.setdefault(provider, (MeasuredTotals(), {}))
+        totals, made = _MADE.find(provider)
         if totals.process != os.getpid():
             totals.reset()
         found = made.get(latest)
         if found is None:
-            found = made[latest] = Instruments(provider.get_meter(SCOPE), totals, latest=latest)
+            found = made[latest] = Instruments(provider.get_meter(SCOPE, VERSION, SCHEMA_URL), totals, latest=latest)
         totals.backgrounds.add(background)
         return found
 

@@ -25,11 +25,14 @@ from glidepath.apps.telemetry.measures import Measures
 from glidepath.apps.telemetry.span_content import ContentWriter, clean
 from glidepath.apps.telemetry.vocabulary import provider_name
 from glidepath.plugins.observe import UNCHECKED_NAMES
+from glidepath.spi import RunIntroduction
 from glidepath.values import (
     AgentState,
     ApprovalRequested,
     AssistantMessage,
     AttemptDiscarded,
+    BackgroundEnded,
+    BackgroundStarted,
     BreakerChanged,
     BudgetReserved,
     BudgetSettled,
@@ -107,9 +110,10 @@ class RunSpans:
     """The spans of one run. Every method that takes an event is called on the run's own thread."""
 
     __slots__ = (
-        "_asked", "_attempt", "_background", "_cap", "_chat", "_compacted", "_context", "_enter", "_fresh", "_input",
-        "_landing", "_measures", "_model", "_name", "_outer", "_provider", "_provider_used", "_sampling", "_settled",
-        "_span", "_spans", "_started", "_title", "_tools", "_tracer", "_waits", "_writer",
+        "_asked", "_attempt", "_background", "_background_calls", "_cap", "_chat", "_compacted", "_context",
+        "_conversation", "_enter", "_first_input", "_fresh", "_input", "_introduced", "_introduction", "_landing",
+        "_measures", "_model", "_name", "_outer", "_provider", "_provider_used", "_sampling", "_settled", "_span",
+        "_spans", "_speaker", "_started", "_title", "_tools", "_tracer", "_waits", "_writer",
     )  # fmt: skip
 
     def __init__(
@@ -142,11 +146,21 @@ class RunSpans:
         self._input: tuple[Message, ...] = ()
         self._sampling: deque[_Sampling] = deque()
         self._tools: dict[str, tuple[Span, ToolStarted, dict[str, Any]]] = {}
+        self._background_calls: dict[str, tuple[Span, dict[str, Any]]] = {}
         self._model = self._provider = self._title = ""
+        self._speaker: dict[str, str] = {}  # the agent that has the conversation, once it was handed over
         self._cap: int | None = None
         self._asked: dict[str, Any] = {}  # what the span of a call starts with: shared by all of them, never changed
         self._fresh: list[Message] = []
         self._compacted = False
+        self._conversation = ""
+        self._introduction: RunIntroduction | None = None
+        self._introduced = False  # a span of a call has it
+        self._first_input: tuple[Message, ...] = ()
+
+    def take_introduction(self, introduction: RunIntroduction) -> None:
+        """What the run sends with every request."""
+        self._introduction = introduction
 
     @property
     def is_light(self) -> bool:
@@ -162,6 +176,7 @@ class RunSpans:
 
     def on_run_started(self, event: RunStarted) -> None:
         """The run is a span below whatever span the caller is in."""
+        self._conversation = clean(event.conversation_id or event.session_id)
         self._note_model(event.model, event.provider)
         if self._tracer is not None:
             self._start_span(event, self._tracer)
@@ -172,7 +187,7 @@ class RunSpans:
         attributes: dict[str, Any] = {
             "gen_ai.operation.name": "invoke_agent",
             "gen_ai.agent.name": clean(event.agent_name),
-            "gen_ai.conversation.id": clean(event.conversation_id or event.session_id),
+            "gen_ai.conversation.id": self._conversation,
             "gen_ai.request.model": self._model,
             "gen_ai.provider.name": self._provider,
             "glidepath.run.id": event.run_id,
@@ -217,6 +232,9 @@ class RunSpans:
             lost = {**begun, "error.type": "abandoned"}
             self._spans.end(span, lost, event.time, "abandoned", self._call_content(started))
         self._tools.clear()
+        for span, begun in self._background_calls.values():
+            self._spans.end(span, {**begun, "error.type": "abandoned"}, event.time, "abandoned")
+        self._background_calls.clear()
         self._enter(self._outer)
         if self._tracer is not None:
             self._end_span(event)
@@ -249,8 +267,8 @@ class RunSpans:
             error = "error" if result.cause is None else clean(result.cause.source)
             attributes["error.type"] = error
         content: Content | None = None
-        if self._writer is not None and result.cause is not None:
-            content = partial(self._writer.cause, result.cause.reason)
+        if self._writer is not None:
+            content = partial(self._writer.run, self._introduction, self._first_input, result)
         ending = SpanEnding(finish_span, self._span, attributes, int(event.time * NANO), error, content)
         if self._waits or self._writer is not None:  # behind those of its calls
             self._background.put(ending)
@@ -272,7 +290,11 @@ class RunSpans:
             "gen_ai.operation.name": "chat",
             "gen_ai.provider.name": self._provider,
             "gen_ai.request.model": self._model,
+            "gen_ai.conversation.id": self._conversation,
+            **self._speaker,
         }
+        if self._introduction is not None and self._introduction.temperature is not None:
+            self._asked["gen_ai.request.temperature"] = self._introduction.temperature
         if cap is not None:
             self._asked["gen_ai.request.max_tokens"] = cap
 
@@ -290,6 +312,7 @@ class RunSpans:
             self._attempt, self._landing = 0, False
             if self._writer is not None:
                 self._input = tuple(self._fresh)
+                self._first_input = self._first_input or self._input
         self._enter(context_with(span, self._outer))
         if self._measures is not None:
             self._measures.on_reserved(event, beside=bool(self._tools))
@@ -350,9 +373,10 @@ class RunSpans:
             error = attributes["error.type"] = clean(error)
         content = None
         if self._writer is not None:
-            content = partial(self._writer.exchange, self._input, reply)
+            told = None if self._introduced else self._introduction  # once: it may be long
+            content = partial(self._writer.exchange, self._input, reply, told)
             if reply is not None:
-                self._fresh = []
+                self._fresh, self._introduced = [], True
         self._spans.end(span, attributes, ended, error, content)
         if self._measures is not None:
             self._measures.record_call(self._model, self._provider, self._started, settled, error)
@@ -384,6 +408,8 @@ class RunSpans:
             "gen_ai.operation.name": "execute_tool",
             "gen_ai.tool.name": name,
             "gen_ai.tool.call.id": call_id,
+            "gen_ai.tool.type": "function",
+            **self._speaker,
         }
         above = self._find_program_span(event.call_id) if self._tools else None
         span = self._spans.start(f"execute_tool {name}", _INTERNAL, attributes, event.time, above)
@@ -415,6 +441,7 @@ class RunSpans:
             attributes = {**attributes, "error.type": error}
         if event.result.details is not None:
             attributes = {**attributes, **_describe_skill(event.result)}
+            self._note_handoff(event)
         ended = started.time + event.seconds
         if ended > event.time or ended == started.time:
             ended = event.time
@@ -422,6 +449,42 @@ class RunSpans:
         self._spans.end(span, attributes, ended, error, content)
         if self._measures is not None:
             self._measures.on_tool(event.tool_name, event.seconds, error)
+
+    def on_background_started(self, event: BackgroundStarted) -> None:
+        """The call has returned a handle, and runs on: its own span, below the call's where that is open."""
+        attributes = {
+            "gen_ai.tool.name": clean(event.tool_name),
+            "gen_ai.tool.call.id": clean(event.call_id),
+            "glidepath.background.id": event.id,
+            **self._speaker,
+        }
+        found = self._tools.get(event.call_id)
+        above = None if found is None else found[0]
+        span = self._spans.start(f"background {clean(event.tool_name)}", _INTERNAL, attributes, event.time, above)
+        self._background_calls[event.id] = (span, attributes)
+
+    def on_background_ended(self, event: BackgroundEnded) -> None:
+        """It has its result, whether or not the model ever collects it."""
+        found = self._background_calls.pop(event.id, None)
+        if found is None:
+            return
+        span, attributes = found
+        error = None if event.kind is None else clean(event.kind)
+        if error is not None:
+            attributes = {**attributes, "error.type": error}
+        self._spans.end(span, attributes, event.time, error)
+
+    def _note_handoff(self, event: ToolEnded) -> None:
+        """Another agent speaks from the next turn on: the run has an event, and later calls its name."""
+        from glidepath.agent import find_handoff  # only for a result that has details
+
+        made = find_handoff(event.result)
+        if made is None:
+            return
+        to = clean(str(made["to"]))
+        self._speaker = {"gen_ai.agent.name": to}
+        self._ask(self._cap)
+        self._mark("glidepath.handoff", {"from": clean(str(made["from"])), "to": to}, event)
 
     def _call_content(self, started: ToolStarted, result: str | None = None) -> Content | None:
         return None if self._writer is None else partial(self._writer.call, started.arguments, result)
@@ -494,6 +557,8 @@ class RunSpans:
         AttemptDiscarded: on_discarded,
         ToolStarted: on_tool_started,
         ToolEnded: on_tool_ended,
+        BackgroundStarted: on_background_started,
+        BackgroundEnded: on_background_ended,
         LandingStarted: on_landing,
         GuardTripped: guard,
         ConstraintViolated: on_constraint,

@@ -7,8 +7,10 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import Any, TypeAlias
 
+from glidepath import _wire
 from glidepath.apps.telemetry.vocabulary import finish_reason
-from glidepath.values import AssistantMessage, Message, ThinkingBlock, ToolCall, ToolResultMessage
+from glidepath.spi import RunIntroduction, ToolSpec
+from glidepath.values import AssistantMessage, Message, RunResult, ThinkingBlock, ToolCall, ToolResultMessage
 
 __all__ = ["ContentWriter", "Redact", "clean"]
 
@@ -36,13 +38,45 @@ class ContentWriter:
             text = f"{text[: self._max_chars]}... ({len(text)} characters)"
         return clean(text)
 
-    def exchange(self, messages: Iterable[Message], reply: AssistantMessage | None) -> dict[str, str]:
-        """What came to the model since the turn before, and what it answered."""
-        written = {"gen_ai.input.messages": _json([self._message(message) for message in messages])}
+    def exchange(
+        self, messages: Iterable[Message], reply: AssistantMessage | None, told: RunIntroduction | None = None
+    ) -> dict[str, str]:
+        """What came to the model since the turn before, and what it answered; `told`: with its instructions."""
+        written = self._instructions(told)
+        written["gen_ai.input.messages"] = _json([self._message(message) for message in messages])
         if reply is not None:
             answer = {**self._message(reply), "finish_reason": finish_reason(reply.stop_reason)}
             written["gen_ai.output.messages"] = _json([answer])
         return written
+
+    def run(self, told: RunIntroduction | None, messages: Iterable[Message], result: RunResult[Any]) -> dict[str, str]:
+        """What a run began with, its answer, and why it ended."""
+        written = self._instructions(told)
+        written["gen_ai.input.messages"] = _json([self._message(message) for message in messages])
+        answer: dict[str, Any] = {
+            "role": "assistant",
+            "parts": [{"type": "text", "content": self.text(result.text)}],
+        }
+        if result.stop_reason is not None:
+            answer["finish_reason"] = finish_reason(result.stop_reason)
+        written["gen_ai.output.messages"] = _json([answer])
+        return written if result.cause is None else {**written, **self.cause(result.cause.reason)}
+
+    def _instructions(self, told: RunIntroduction | None) -> dict[str, str]:
+        """The system prompt and the tools, as they go with every request."""
+        written: dict[str, str] = {}
+        if told is not None and told.system_prompt:
+            part = {"type": "text", "content": self.text(told.system_prompt)}
+            written["gen_ai.system_instructions"] = _json([part])
+        if told is not None and told.tools:
+            written["gen_ai.tool.definitions"] = _json([self._definition(spec) for spec in told.tools])
+        return written
+
+    def _definition(self, spec: ToolSpec) -> dict[str, Any]:
+        described = {"type": "function", "name": clean(spec.name), "description": self.text(spec.description)}
+        parameters = _wire.loads(_wire.encode(spec.parameters))
+        size = len(_json(parameters))
+        return {**described, "parameters": parameters} if size <= self._max_chars else described
 
     def call(self, arguments: Mapping[str, Any], result: str | None) -> dict[str, str]:
         """The arguments of a tool call, and its result if it has one."""
@@ -72,7 +106,7 @@ class ContentWriter:
 
     def _block(self, block: Any) -> Iterable[dict[str, Any]]:
         if isinstance(block, ToolCall):
-            arguments = self._arguments(block.arguments)
+            arguments = _parse_object(self._arguments(block.arguments))
             yield {"type": "tool_call", "id": clean(block.id), "name": clean(block.name), "arguments": arguments}
         elif isinstance(block, ThinkingBlock):
             yield {"type": "reasoning", "content": self.text(block.text)}
@@ -97,6 +131,15 @@ def _map_texts(change: Redact, value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [_map_texts(change, one) for one in value]
     return value
+
+
+def _parse_object(text: str) -> Any:
+    """The object that the text still is after redaction and cutting, else the text."""
+    try:
+        found = json.loads(text)
+        return _map_texts(clean, found) if isinstance(found, dict) else text  # its escapes may be lone surrogates
+    except (ValueError, RecursionError):
+        return text
 
 
 def _json(value: Any) -> str:

@@ -12,13 +12,14 @@ from opentelemetry import metrics, trace
 from opentelemetry.metrics import MeterProvider
 from opentelemetry.trace import Tracer, TracerProvider
 
+from glidepath._version import VERSION
 from glidepath.apps.telemetry.background import Background
-from glidepath.apps.telemetry.measures import SCOPE, Measures, instruments_of
+from glidepath.apps.telemetry.measures import SCHEMA_URL, SCOPE, Measures, instruments_of
 from glidepath.apps.telemetry.run_spans import RunSpans
 from glidepath.apps.telemetry.span_content import ContentWriter, Redact
 from glidepath.apps.telemetry.team_spans import TEAM_HANDLERS, TeamSpans
 from glidepath.apps.telemetry.vocabulary import wants_content, wants_latest_vocabulary
-from glidepath.spi import DirectObserver, Plugin
+from glidepath.spi import DirectObserver, Plugin, RunIntroduction
 from glidepath.spi.direct_observer import is_unreal
 from glidepath.values import ConfigurationError, Event, describe_error
 
@@ -52,11 +53,11 @@ class OpenTelemetry(Plugin, DirectObserver):
 
     def __init__(
         self,
+        tracer_provider: TracerProvider | None = None,
         *,
         content: bool | None = None,
         redact: Redact | None = None,
         max_chars: int = _MAX_CHARS,
-        tracer_provider: TracerProvider | None = None,
         meter_provider: MeterProvider | None = None,
     ) -> None:
         if content not in (True, False, None):
@@ -82,6 +83,7 @@ class OpenTelemetry(Plugin, DirectObserver):
         self._spans: RunSpans | TeamSpans | None = None
         self._parts: _Parts | None = None
         self._claims: list[_Claim] = []
+        self._introduction: RunIntroduction | None = None
 
     def for_run(self) -> OpenTelemetry:
         """One that follows a single run or team; without a provider it asks for no event at all."""
@@ -107,7 +109,7 @@ class OpenTelemetry(Plugin, DirectObserver):
             return None
         if self._tracer is None or self._tracer[0] is not tracers:
             try:
-                self._tracer = (tracers, tracers.get_tracer(SCOPE))
+                self._tracer = (tracers, tracers.get_tracer(SCOPE, VERSION, SCHEMA_URL))
             except Exception as error:
                 _log.warning("there are no spans: the tracer provider raised %s", describe_error(error))
                 return None
@@ -152,7 +154,10 @@ class OpenTelemetry(Plugin, DirectObserver):
         if tracer is None and measures is None:
             return None
         kind = TeamSpans if type(event) in TEAM_HANDLERS else RunSpans
-        return kind(name, tracers, tracer, thread, measures, writer)
+        spans = kind(name, tracers, tracer, thread, measures, writer)
+        if isinstance(spans, RunSpans) and self._introduction is not None:
+            spans.take_introduction(self._introduction)
+        return spans
 
     def _is_first_to_see(self, event: Event, target: object) -> bool:
         """Whether nobody else has seen this very event for that provider."""
@@ -163,6 +168,10 @@ class OpenTelemetry(Plugin, DirectObserver):
         _CLAIMS[key] = claim = _Claim(event)
         self._claims.append(claim)
         return True
+
+    def _introduce(self, introduction: RunIntroduction) -> None:
+        """What the run sends with every request."""
+        self._introduction = introduction
 
     def _observer_of(self, kind: type[Event]) -> Callable[[Any], None] | None:
         """What makes spans of such events, where it needs no protection: nobody else's code runs in it."""
