@@ -22,8 +22,11 @@ if TYPE_CHECKING:
         SameJson,
         Score,
         Unusable,
+        agentdojo,
+        bfcl,
         compare_reports,
         evaluate,
+        tau,
     )
 
 __all__ = [
@@ -43,8 +46,11 @@ __all__ = [
     "SameJson",
     "Score",
     "Unusable",
+    "agentdojo",
+    "bfcl",
     "compare_reports",
     "evaluate",
+    "tau",
 ]
 
 if not TYPE_CHECKING:

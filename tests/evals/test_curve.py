@@ -1,11 +1,14 @@
 """The curve from one generous run, against real runs with the same deterministic model."""
 
+import asyncio
+
 import pytest
 
 from glidepath import Agent, ConfigurationError, Limits, tool
 from glidepath.apps.evals import CurveMaker
 from glidepath.evals import Case, Dataset, EvalReport, evaluate
 from glidepath.sessions import MemoryStore
+from glidepath.teams import EvaluationStrategy, EvaluationVerdict, VerdictOutcome
 from glidepath.testing import ScriptedModel, call, say, virtual
 
 
@@ -98,3 +101,86 @@ async def test_what_has_no_curve_is_refused_with_a_reason():
         CurveMaker(cases(2), make, store, "e", by="timeout")
     with pytest.raises(ConfigurationError, match="began with other cases"):
         await CurveMaker(cases(3), make, store, "e").make()
+    with pytest.raises(ConfigurationError, match="there is no evaluation 'other'"):
+        await CurveMaker(cases(2), make, store, "other").make()
+
+
+@virtual
+async def test_a_slow_checker_judges_a_predicted_run_as_it_judges_a_real_one():
+    async def check_slowly(case, result):
+        await asyncio.sleep(20)
+        return True
+
+    store = MemoryStore()
+    dataset = Dataset(cases(1).cases, name="slow", evaluators=[check_slowly])
+    await evaluate(dataset, make, store=store, name="e")
+    report = await CurveMaker(dataset, make, store, "e", by="max_iterations").make(rerun=True, values=[2])
+    (point,) = report.curve.points
+    assert (point.landed, point.passed, point.real_passed) == (1, 1, 1)
+
+
+@virtual
+async def test_a_run_cut_short_is_judged_by_what_it_did_even_if_it_says_the_same():
+    def make(case):
+        return Agent(
+            model=ScriptedModel(
+                [call("look", n=1).with_text("done"), call("look", n=2), say("done")], price=("1", "2")
+            ),
+            tools=[look],
+            limits=Limits(max_iterations=9),
+        )
+
+    def looked_twice(case, result):
+        return sum(one.role == "tool_result" and not one.is_error for one in result.messages) == 2
+
+    store = MemoryStore()
+    dataset = Dataset([Case(prompt="look twice")], evaluators=[looked_twice])
+    await evaluate(dataset, make, store=store, name="e")
+    report = await CurveMaker(dataset, make, store, "e", by="max_iterations").make(rerun=True, values=[2, 9])
+    assert [(one.passed, one.real_passed, one.landed) for one in report.curve.points] == [(0, 0, 1), (1, 1, 0)]
+
+
+@virtual
+async def test_a_reviewer_of_texts_says_of_the_same_text_what_it_said_before():
+    class Strict(EvaluationStrategy):
+        asked = 0
+
+        async def evaluate(self, context):
+            Strict.asked += 1
+            return EvaluationVerdict(outcome=VerdictOutcome.PASS, score=1.0)
+
+    def make(case):
+        model = ScriptedModel([call("look", n=1), say("done"), say("done")], price=("1", "2"))
+        return Agent(model=model, tools=[look], limits=Limits(max_iterations=9))
+
+    store = MemoryStore()
+    dataset = Dataset([Case(prompt="look")], evaluators=[Strict()])
+    await evaluate(dataset, make, store=store, name="e")
+    report = await CurveMaker(dataset, make, store, "e", by="max_iterations").make(values=[1, 9])
+    assert Strict.asked == 1
+    assert [one.passed for one in report.curve.points] == [1, 1]
+
+
+@virtual
+async def test_the_last_point_of_a_curve_holds_no_run_back():
+    def make(case):
+        model = ScriptedModel([say("done")], price=("1", "2"))
+        return Agent(model=model, limits=Limits(max_iterations=2, max_tokens=100_000))
+
+    store = MemoryStore()
+    dataset = Dataset([Case(prompt="say it", expected="done")])
+    await evaluate(dataset, make, store=store, name="e")  # a few tokens, and a landing that is kept free beside them
+    points = (await CurveMaker(dataset, make, store, "e", by="max_tokens").make(rerun=True)).curve.points
+    assert (points[0].passed, points[-1].passed) == (0, 1)
+    assert (points[-1].landed, points[-1].real_passed) == (0, 1)
+    assert 10 <= len(points) <= 20
+
+
+@virtual
+async def test_a_limit_that_lands_most_runs_is_marked_because_what_they_say_is_assumed():
+    store = MemoryStore()
+    await evaluate(cases(12), make, store=store, name="e")
+    report = await CurveMaker(cases(12), make, store, "e", by="max_iterations").make(values=[1, 4, 9])
+    assert [(one.landed, one.is_assumed) for one in report.curve.points] == [(10, True), (6, False), (0, False)]
+    assert "At 1 limit, marked ~, most runs land" in report.curve.describe()
+    assert report.to_html().count('fill="Canvas"') == 1

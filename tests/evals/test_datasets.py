@@ -3,6 +3,8 @@
 import csv
 import io
 import json
+import subprocess
+import sys
 
 import pytest
 from hypothesis import given, strategies as st
@@ -66,6 +68,93 @@ def test_a_csv_keeps_quotes_line_breaks_and_other_columns(tmp_path):
     assert (case.prompt, case.expected, case.metadata) == ('say "hi"\nnow', "hi", {"topic": "words"})
 
 
+@pytest.mark.parametrize("sign", ["\u2028", "\u2029", "\x0b", "\x0c", "\x1c", "\x85"])
+def test_a_csv_row_ends_only_where_its_line_ends(tmp_path, sign):
+    path = write(tmp_path, "a.csv", f"id,prompt,expected\n1,one{sign}text,right\n")
+    assert [(case.prompt, case.expected) for case in Dataset.load(path)] == [(f"one{sign}text", "right")]
+
+
+def test_quotes_that_never_end_are_named_with_all_the_lines_they_swallow(tmp_path):
+    path = write(tmp_path, "a.csv", 'prompt,expected\na,b\n"c,d\ne,f\ng,h\n')
+    dataset = Dataset.load(path)
+    assert len(dataset) == 1
+    assert [one.where for one in dataset.unusable] == ["lines 3 to 5"]
+
+
+@pytest.mark.parametrize("text", ["yes", "no", "9:00", "2024-01-01", "007", "0x1F", "1_000", ".nan", "off"])
+def test_what_is_written_in_yaml_without_quotes_is_the_text_it_looks_like(tmp_path, text):
+    path = write(tmp_path, "a.yaml", f"- prompt: {text}\n  id: {text}\n  expected: {text}\n")
+    (case,) = Dataset.load(path)
+    assert (case.prompt, case.id, case.expected) == (text, text, text)
+
+
+def test_numbers_and_truth_in_yaml_are_those_of_json(tmp_path):
+    rows = [7, -1, 0, 0.5, 1e3, True, False, None, [1, "a"], {"a": 1}]
+    text = "".join(f"- {{prompt: a, expected: {json.dumps(one)}}}\n" for one in rows)
+    assert [case.expected for case in Dataset.load(write(tmp_path, "a.yaml", text))] == rows
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("a.csv", "ID,Prompt,EXPECTED\nx,a,b\n"),
+        ("a.jsonl", '{"Id": "x", "Question": "a", "Answer": "b"}\n'),
+        ("a.yaml", "- {ID: x, Input: a, Expected: b}\n"),
+    ],
+)
+def test_capitals_in_the_name_of_a_column_do_not_hide_it(tmp_path, name, text):
+    (case,) = Dataset.load(write(tmp_path, name, text))
+    assert (case.id, case.prompt, case.expected, case.metadata) == ("x", "a", "b", {})
+
+
+def test_what_has_no_end_cannot_be_expected(tmp_path):
+    loop = "- {prompt: fine, expected: [&x [1], *x]}\n- {prompt: loop, expected: &y [*y]}\n- prompt: a\n  expected:\n"
+    bomb = "".join(f"  - &{name} [{f'*{before}, ' * 10}]\n" for before, name in zip("abcdef", "bcdefg", strict=True))
+    dataset = Dataset.load(write(tmp_path, "a.yaml", f"{loop}  - &a [x]\n{bomb}"))
+    assert [case.prompt for case in dataset] == ["fine"]
+    assert [one.why[:40] for one in dataset.unusable] == [
+        "what it expects is nested too deeply, or",
+        "what it expects has more than 100,000 pa",
+    ]
+
+
+def test_the_digest_is_the_same_in_every_process_whatever_is_expected():
+    def make():
+        return Dataset(
+            [
+                Case(prompt="a", expected={"one", "two", "three"}),
+                Case(prompt="b", expected=object()),
+                Case(prompt="c", expected={1: 2, "a": [1, (2, None)]}),
+            ]
+        )
+
+    assert make().digest == make().digest
+    script = (
+        "from glidepath.evals import Case, Dataset\n"
+        "print(Dataset([Case(prompt='a', expected={'one', 'two', 'three'}), Case(prompt='b', expected=object()),"
+        " Case(prompt='c', expected={1: 2, 'a': [1, (2, None)]})]).digest)"
+    )
+    ran = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=60)
+    assert ran.stdout.strip() == make().digest
+
+
+def test_other_settings_of_an_evaluator_are_another_dataset():
+    first, second, both = [
+        Dataset([Case(prompt="a", evaluators=own)], evaluators=shared)
+        for own, shared in (((Matches(pattern="a"),), ()), ((Matches(pattern="b"),), ()), ((), (Matches(pattern="a"),)))
+    ]
+    assert len({first.digest, second.digest, Dataset([Case(prompt="a")]).digest}) == 3
+    assert first.digest == both.digest
+
+
+def test_an_id_that_cannot_be_written_is_named_all_the_same(tmp_path):
+    text = '- {id: "a\\ud800", prompt: x}\n- {id: ' + "y" * 5_000 + ", prompt: x}\n- {prompt: x}\n"
+    dataset = Dataset.load(write(tmp_path, "a.yaml", text))
+    assert [case.id for case in dataset] == ["3"]
+    assert [one.id[:2] for one in dataset.unusable] == ["a\ufffd", "yy"]
+    assert all(len(one.id) <= 200 for one in dataset.unusable)
+
+
 def test_cases_without_an_id_have_their_number():
     assert [case.id for case in Dataset([Case(prompt="a"), Case(prompt="b", id="x"), Case(prompt="c")])] == [
         "1",
@@ -122,6 +211,10 @@ def test_a_csv_line_with_too_many_columns_is_named(tmp_path):
         ("a.yaml", "{evaluators: [exakt], cases: [{prompt: a}]}", "did you mean exact?"),
         ("a.txt", "a", "a dataset is one of .py, .yaml"),
         ("a.py", "1/0", "ZeroDivisionError"),
+        ("a.py", "import sys\nsys.exit(3)", "SystemExit: 3"),
+        ("a.py", "def cases():\n    raise ValueError('no')", "ValueError: no"),
+        ("a.csv", "id;prompt\n1;a\n", "separated by semicolons, save them with commas"),
+        ("a.csv", "id\tprompt\n1\ta\n", "separated by tabs"),
         ("a.py", "x = 1", "expected `dataset = Dataset([...])`"),
     ],
 )

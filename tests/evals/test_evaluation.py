@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from glidepath import Agent, Budget, CancelToken, ConfigurationError, Limits, tool
-from glidepath.errors import RejectedError
+from glidepath.apps.evals import list_evaluations, sum_report
+from glidepath.errors import RejectedError, StoreError
 from glidepath.evals import Case, Dataset, EvalReport, evaluate
 from glidepath.sessions import MemoryStore, SqliteStore, find_sessions, fork, read_journal, remove_sessions, send
 from glidepath.testing import ScriptedModel, call, fail, hang, say, virtual
@@ -150,6 +151,78 @@ async def test_with_more_budget_the_same_evaluation_goes_on_and_what_was_spent_s
 
 
 @virtual
+async def test_a_budget_goes_on_to_hold_when_nobody_gives_it_again():
+    store, token = MemoryStore(), CancelToken()
+
+    def stop(now):
+        if now.done == 2:
+            token.cancel("enough")
+
+    more = {"store": store, "name": "e", "concurrency": 3}
+    first = await evaluate(cases(12), working(), budget=Limits(max_tokens=9_000), progress=stop, cancel=token, **more)
+    assert len(first.covered) < 12
+    then = await evaluate(cases(12), working(), **more)
+    assert (then.complete, then.limits) == (True, {"max_tokens": "9000"})
+    small = {"store": store, "name": "small"}
+    await evaluate(cases(12), working(), budget=Limits(max_tokens=1_500), **small)
+    again = await evaluate(cases(12), working(), **small)
+    assert again.tokens <= 1_500
+    assert again.uncovered
+
+
+class Program:
+    """A subject that keeps no session of its own, like a command: a case that was interrupted begins again."""
+
+    name, fingerprint = "program", "1"
+
+    def limit_of(self, case):
+        return ROOMY
+
+    async def answer(self, case, errand):
+        return await working()(case).replace(store=None).run(case.prompt, parent=errand.budget, cancel=errand.cancel)
+
+
+@virtual
+async def test_what_a_program_has_spent_stays_spent_when_its_case_begins_again():
+    store, spent = MemoryStore(), []
+    more = {"store": store, "name": "e", "concurrency": 1}
+    for limit in (1_500, 3_000, 4_500):
+        report = await evaluate(cases(12), Program(), budget=Limits(max_tokens=limit), **more)
+        assert report.tokens <= limit
+        assert report.uncovered
+        assert {one.session_id for one in report.results} == {None}
+        spent.append(report.tokens)
+    assert spent == sorted(spent)
+    assert any(one.earlier_tokens for one in report.results)
+
+
+@pytest.mark.parametrize("name", ["judge", "judge-1-1"])
+@virtual
+async def test_a_case_may_be_called_like_a_judge(name):
+    dataset = Dataset([Case(prompt="long " * 1000, expected="a", id=name)])
+    store, token = MemoryStore(), CancelToken()
+
+    def make(case):
+        return Agent(model=ScriptedModel(script, price=("1", "1")), tools=[look], limits=ROOMY)
+
+    script = [call("look", n=1), hang()]
+    asyncio.get_running_loop().call_later(5, token.cancel, "Ctrl-C")
+    await evaluate(dataset, make, store=store, name="e", cancel=token)
+    used = sum(one.summary["tokens"] for one in (await find_sessions(store)).sessions)
+    script = [say("a")]
+    tight = await evaluate(dataset, make, store=store, name="e", budget=Limits(max_tokens=used + 1_000))
+    assert tight.uncovered
+
+
+@virtual
+async def test_it_does_not_continue_with_other_evaluators():
+    store = MemoryStore()
+    await evaluate(cases(2), working(), evaluators="contains", store=store, name="e")
+    with pytest.raises(ConfigurationError, match="has judged case '1' with contains, not exact"):
+        await evaluate(cases(2), working(), evaluators="exact", repeat=2, store=store, name="e")
+
+
+@virtual
 async def test_a_budget_of_the_caller_bounds_an_evaluation_and_what_else_draws_from_it():
     budget = Budget(Limits(max_tokens=4_000))
     await evaluate(cases(30), working(), budget=budget)
@@ -265,6 +338,22 @@ async def test_it_does_not_continue_with_other_cases_or_another_agent():
 
 
 @virtual
+async def test_a_store_that_fails_is_named_and_not_what_followed_from_it():
+    class Full(MemoryStore):
+        def append(self, lease, commit, **more):
+            if lease.session_id.startswith("eval:") and commit.number == 4:
+                return self.fail_later()
+            return super().append(lease, commit, **more)
+
+        async def fail_later(self):
+            await asyncio.sleep(1)
+            raise StoreError("the disk is full")
+
+    with pytest.raises(StoreError, match="the disk is full"):
+        await evaluate(cases(9), working(), store=Full(), name="e", concurrency=4)
+
+
+@virtual
 async def test_two_processes_do_not_run_the_same_evaluation():
     store = MemoryStore()
     slow = lambda case: Agent(model=ScriptedModel([hang()]), limits=ROOMY)  # noqa: E731
@@ -312,6 +401,28 @@ async def test_the_results_are_in_the_store_and_every_case_is_a_session():
         assert (await read_journal(store, one.session_id)).folded.result.run_id == one.run_id
     with pytest.raises(ConfigurationError, match="there is no evaluation 'f'"):
         await EvalReport.find("f", store)
+
+
+@virtual
+async def test_lists_show_how_far_a_running_evaluation_has_come():
+    store, seen = MemoryStore(), []
+
+    async def note(case, result):
+        (entry,) = await list_evaluations(store)
+        await asyncio.sleep(2)
+        report = await EvalReport.find("e", store)
+        seen.append((dict(entry.summary), sum_report(report, ended=False)))
+        return case.id != "2"
+
+    more = {"evaluators": [note], "store": store, "name": "e", "concurrency": 1}
+    await evaluate(cases(6), working(), budget=Limits(max_tokens=1_500), **more)
+    await evaluate(cases(6), working(), budget=Limits(max_tokens=100_000), repeat=2, **more)
+    assert len(seen) == 12
+    for shown, counted in seen:
+        assert {name: shown[name] for name in counted} == counted
+    assert {shown["status"] for shown, _ in seen} == {"running"}
+    assert seen[-1][0]["covered"] == 11
+    assert seen[-1][0]["cost"] is not None
 
 
 @virtual

@@ -5,12 +5,12 @@ import threading
 
 import pytest
 
-from glidepath import Agent, Limits
+from glidepath import Agent, Budget, CancelToken, Limits, tool
 from glidepath.errors import RejectedError
-from glidepath.evals import Case, Contains, Dataset, Delivered, Exact, Matches, SameJson, evaluate
-from glidepath.sessions import MemoryStore
+from glidepath.evals import Case, Contains, Dataset, Delivered, EvalReport, Exact, Matches, SameJson, evaluate
+from glidepath.sessions import MemoryStore, find_sessions
 from glidepath.teams import AgentEvaluationStrategy, SimpleEvaluationStrategy
-from glidepath.testing import ScriptedModel, fail, say, virtual
+from glidepath.testing import ScriptedModel, call, fail, hang, say, virtual
 
 BUDGET = Limits(max_iterations=5)
 
@@ -102,6 +102,30 @@ def leave(case, result):
 
 async def wait_forever(case, result):
     await asyncio.Event().wait()
+
+
+@virtual
+async def test_a_text_that_cannot_be_written_spoils_no_other_case():
+    class Odd:
+        name = "odd \ud800"
+
+        def __call__(self, case, result):
+            return case.id == "fine", "because \udfff"
+
+    store, answer = MemoryStore(), answering("x")
+    odd = Case(prompt="a", id="odd", expected=["\ud800"], evaluators=(Contains(), Odd()))
+    cases = [odd, Case(prompt="b", id="fine", evaluators=(Odd(),))]
+    for kept in (store, None):
+        report = await evaluate(cases, answer, store=kept, name="e")
+        assert [one.passed for one in report.results] == [False, True]
+        assert EvalReport.of_json(report.to_json()) == report
+
+
+@virtual
+async def test_a_reason_without_end_does_not_fill_the_report():
+    attempt = await judge("4", lambda case, result: (False, "x" * 1_000_000))
+    assert attempt.passed is False
+    assert len(attempt.why) + len(attempt.scores[0].why) < 10_000
 
 
 @pytest.mark.parametrize(("evaluator", "said"), [(crash, "KeyError"), (leave, "SystemExit"), (wait_forever, "within")])
@@ -199,3 +223,53 @@ async def test_an_evaluator_that_was_mended_judges_again_without_running_again()
     assert [one.passed for one in mended.results] == [True, True]
     assert [one.run_id for one in mended.results] == turns
     assert mended.complete
+
+
+@virtual
+async def test_a_judge_that_is_asked_again_is_paid_again_and_the_report_says_so():
+    store, dataset = MemoryStore(), Dataset([Case(prompt="a")])
+    reviewer = judging(say("I like it"), say("Indeed"), say('{"verdict": "PASS"}'))
+    first = await evaluate(dataset, answering("x"), evaluators=[reviewer], store=store, name="e")
+    then = await evaluate(dataset, answering("x"), evaluators=[reviewer], store=store, name="e")
+    (before,), (one,) = first.results, then.results
+    assert (before.passed, one.passed) == (None, True)
+    assert one.earlier_tokens == before.judge_tokens > 0
+    assert then.tokens == one.tokens + before.judge_tokens + one.judge_tokens
+    assert then.cost == first.cost + one.judge_cost
+
+
+@tool
+async def weigh(text: str) -> str:
+    """Weigh an answer."""
+    return "heavy " * 50
+
+
+@pytest.mark.parametrize("store", [MemoryStore(), None])
+@virtual
+async def test_what_a_judge_that_hangs_has_used_is_in_the_report(store):
+    agent = Agent(
+        model=ScriptedModel([call("weigh", text="x"), hang()], price=("1", "1")), tools=[weigh], limits=BUDGET
+    )
+    reviewer, budget = AgentEvaluationStrategy(agent, rubric="short"), Budget(Limits(max_tokens=100_000))
+    more = {"evaluators": [reviewer, Delivered()], "store": store, "budget": budget}
+    report = await evaluate([Case(prompt="a")], answering("x"), evaluator_seconds=5, **more)
+    (one,) = report.results
+    assert "did not answer within 5 s" in one.why
+    assert report.tokens == budget.meter.tokens > one.judge_tokens > 0
+
+
+@virtual
+async def test_what_a_judge_had_spent_when_it_was_stopped_stays_spent():
+    def judge_with(*replies):
+        agent = Agent(model=ScriptedModel([*replies], price=("1", "1")), tools=[weigh], limits=BUDGET)
+        return AgentEvaluationStrategy(agent, rubric="short")
+
+    dataset, store, token = Dataset([Case(prompt="long " * 1000)]), MemoryStore(), CancelToken()
+    asyncio.get_running_loop().call_later(5, token.cancel, "Ctrl-C")
+    more = {"store": store, "name": "e"}
+    stopped = judge_with(call("weigh", text="x"), hang())
+    await evaluate(dataset, answering("x"), evaluators=[stopped], cancel=token, **more)
+    used = sum(one.summary["tokens"] for one in (await find_sessions(store)).sessions)
+    going_on, budget = judge_with(say('{"verdict": "PASS"}')), Limits(max_tokens=used + 1_000)
+    report = await evaluate(dataset, answering("x"), evaluators=[going_on], budget=budget, **more)
+    assert report.uncovered

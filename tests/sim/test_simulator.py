@@ -16,12 +16,14 @@ from glidepath import (
     Plugin,
     ResourceConstraint,
     ResourceValidation,
+    Rules,
     Usage,
     tool,
 )
+from glidepath.models import AnthropicModel, WebSearch
 from glidepath.sim import Report, fly, simulate
 from glidepath.spi import Block, Gate, Replace
-from glidepath.testing import SPECIMENS, ScriptedModel, say
+from glidepath.testing import SPECIMENS, ScriptedModel, call, say
 from glidepath.testing.simulator import crash, encode_report
 from glidepath.testing.simulator.page import page
 from glidepath.testing.specimens import ANSWER, Specimen
@@ -278,6 +280,16 @@ def test_tools_are_stand_ins_and_keep_their_schema_and_options():
     assert 30 <= flight.seconds < 32  # the tool's own timeout
 
 
+def test_a_call_in_the_background_does_not_outlive_its_run():
+    config = agent(limits=BOUNDED | {"timeout": 90}, tool_timeout=None).config
+    flight = fly(config, BY_NAME["never_ends_in_the_background"], 0)
+    assert (flight.problems, flight.outcome, flight.answer) == ((), "WRAPPED_UP", "model")
+    assert 60 <= flight.seconds <= 95, "it was waited for, and then let go of"
+    flight = fly(config, BY_NAME["never_collects"], 0)
+    assert (flight.problems, flight.outcome, flight.answer) == ((), "DONE", "model")
+    assert (flight.calls, flight.seconds < 5) == (3, True), "it was started, or nobody would have asked about it"
+
+
 def test_a_tool_that_needs_a_person_is_approved_and_goes_on():
     @tool(requires_approval=True)
     async def pay(amount: int) -> str:
@@ -426,3 +438,92 @@ def test_specimens_are_what_they_say():
     assert fly(config, BY_NAME["same_call"], 0).tool_calls > 20
     assert fly(config, BY_NAME["huge_reply"], 0).tokens > 90_000
     assert fly(config, BY_NAME["reads_forever"], 0).calls == 26  # it answers at the notice, four turns before the cap
+
+
+# --- other agents in a flight -------------------------------------------------------------------------------------
+
+
+class Untouchable:
+    """A model, a tool and a function of a prompt that must never be asked for anything."""
+
+    name, max_output_tokens = "untouchable", 400
+
+    def stream(self, request):
+        raise AssertionError("the real model must never be asked")
+
+
+def _refuse_to_write(context):
+    raise AssertionError("the real prompt must never be written")
+
+
+@tool(requires_approval=True, read_only=True)
+async def peek(place: str) -> str:
+    """Peek."""
+    raise AssertionError("the real tool must never run")
+
+
+def crowd(**settings):
+    """An agent with everybody beside it that a run may ask: two that take over, in a circle, and a reviewer."""
+    few = {"model": Untouchable(), "tools": [peek], "limits": Limits(**BOUNDED), "system_prompt": _refuse_to_write}
+    third = Agent(agent_name="third", handoffs=["first", "second"], **few)
+    second = Agent(agent_name="second", handoffs=[third], **few)
+    return Agent(**{"agent_name": "first", "handoffs": [second, third], **few, **settings})
+
+
+class PassesAround(Specimen):
+    """Hands over to the next one, peeks, and so on."""
+
+    family, succeeds = "mine", True
+
+    def reply(self, moment):
+        names = [one.name for one in moment.request.tools if one.name.startswith("transfer_to_")]
+        if moment.number > 6 or not names:
+            return say(ANSWER)
+        return call(names[0], reason="yours") if moment.number % 2 else call("peek", place=f"{moment.number}")
+
+
+REVIEWER = Agent(model=Untouchable(), limits=Limits(max_iterations=2), output_type=bool)
+
+
+@pytest.mark.parametrize("reviewer", [None, Untouchable(), REVIEWER], ids=["none", "model", "agent"])
+def test_nobody_who_takes_over_or_reviews_is_asked_for_real(reviewer):
+    rules = None if reviewer is None else Rules(reviewer=reviewer)
+    flight = fly(crowd(approvals=rules).config, PassesAround, 0)
+    assert (flight.problems, flight.outcome, flight.answer, flight.tool_calls) == ((), "DONE", "model", 3)
+    assert flight.calls == (7 if reviewer is None else 10), "each peek was reviewed"
+
+
+def test_a_flight_needs_neither_the_answers_type_nor_a_tool_of_the_provider():
+    typed = agent(output_type=list[int], output_validators=[_refuse_to_write], system_prompt=_refuse_to_write)
+    assert fly(typed.config, BY_NAME["well_behaved"], 0).outcome == "DONE"
+    claude = AnthropicModel("claude-sonnet-4-5", api_key="sk-none")
+    hosted = Agent(model=claude, tools=[WebSearch(max_uses=2)], limits=Limits(**BOUNDED))
+    flight = fly(hosted.config, BY_NAME["well_behaved"], 0)
+    assert (flight.problems, flight.outcome) == ((), "DONE")
+
+
+OTHERS = {
+    "hands_back_and_forth": ("WRAPPED_UP", "model"),
+    "maps_without_end": ("WRAPPED_UP", "model"),
+    "reviewer_is_silent": ("WRAPPED_UP", "model"),
+    "reviewer_refuses": ("WRAPPED_UP", "model"),
+    "value_of_another_type": ("FAILED", "partial"),
+    "value_without_end": ("CUT_OFF", "partial"),
+}
+
+
+@pytest.mark.parametrize("name", OTHERS)
+@pytest.mark.parametrize("base", [agent, crowd], ids=["alone", "crowd"])
+def test_the_bounds_hold_for_whoever_else_has_a_part_in_a_flight(base, name):
+    flight = fly(base(max_output_tokens=1000).config, BY_NAME[name], 0)
+    assert flight.problems == ()
+    assert (flight.outcome, flight.answer) == OTHERS[name]
+    assert flight.calls > 1
+
+
+def test_each_of_them_did_what_it_is_there_for():
+    handed = fly(agent().config, BY_NAME["hands_back_and_forth"], 0)
+    assert (handed.tool_calls, handed.calls > 3) == (0, True)
+    silent = fly(agent(limits=BOUNDED | {"timeout": 90}).config, BY_NAME["reviewer_is_silent"], 0)
+    assert 30 <= silent.seconds <= 90, "a review may take the time that the run has"
+    assert fly(agent().config, BY_NAME["maps_without_end"], 0).calls > 5

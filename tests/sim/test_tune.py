@@ -1,4 +1,4 @@
-"""`glidepath sim --tune STORE`: thresholds proposed from stored runs, without calling a model."""
+"""`glidepath sim tune STORE`: thresholds proposed from stored runs, without calling a model."""
 
 import io
 
@@ -102,8 +102,9 @@ def test_the_command_prints_a_table_and_a_snippet(tmp_path):
         await store.close()
 
     asyncio.run(prepare())
-    code, out, _ = shell(tmp_path, "sim", "--tune", "runs.db")
+    code, out, _ = shell(tmp_path, "sim", "tune", "runs.db")
     assert code == 0
+    assert shell(tmp_path, "tune", "--store", "runs.db")[1] == out
     assert "1 run with 5 steps: 1 ended DONE, 0 otherwise" in out
     assert "max_repeated_tool_steps        5" in out
     assert "[guardrails]" in out
@@ -111,7 +112,7 @@ def test_the_command_prints_a_table_and_a_snippet(tmp_path):
 
 @pytest.mark.parametrize("name", ["missing.db", "nonsense://x"])
 def test_a_store_that_is_not_there_is_refused_and_not_made(tmp_path, name):
-    code, _, err = shell(tmp_path, "sim", "--tune", name)
+    code, _, err = shell(tmp_path, "sim", "tune", name)
     assert code == 2
     assert "store" in err
     assert not (tmp_path / name).exists()
@@ -126,5 +127,5 @@ def test_a_store_without_tool_calls_says_so(tmp_path):
         await store.close()
 
     asyncio.run(prepare())
-    code, _, err = shell(tmp_path, "sim", "--tune", "runs.db")
+    code, _, err = shell(tmp_path, "sim", "tune", "runs.db")
     assert (code, "nothing to replay" in err) == (2, True)

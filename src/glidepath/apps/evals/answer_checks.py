@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, runtime_checkable
 from glidepath import _wire
 from glidepath._wire import Value
 from glidepath.teams import EvaluationStrategy, EvaluationVerdict, objects_in
-from glidepath.values import ConfigurationError, check_text, close_to, short_repr
+from glidepath.values import ConfigurationError, check_text, close_to, mend_text, short_repr
 
 if TYPE_CHECKING:
     from glidepath.apps.evals.cases import Case
@@ -260,10 +260,15 @@ def choose_evaluators(case: Case, shared: Sequence[Any]) -> tuple[Any, ...]:
     return (Contains(),) if isinstance(case.expected, str | list | tuple) else (SameJson(),)
 
 
+def list_evaluator_names(case: Case, shared: Sequence[Any]) -> list[str]:
+    """The names of those that judge a case, as its scores have them."""
+    return [name_evaluator(one) for one in choose_evaluators(case, shared)]
+
+
 def name_evaluator(evaluator: object) -> str:
     """What reports call an evaluator."""
     name = getattr(evaluator, "name", None) or getattr(evaluator, "__name__", None)
-    return name if isinstance(name, str) and name else type(evaluator).__name__
+    return mend_text(name[:_SHOWN]) if isinstance(name, str) and name else type(evaluator).__name__
 
 
 def read_opinion(name: str, said: object) -> EvaluationVerdict:

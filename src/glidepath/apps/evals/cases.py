@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from glidepath._wire import Value, digest, replace
-from glidepath.values import ConfigurationError, check_text, short_repr
+from glidepath.values import ConfigurationError, check_int, check_text, short_repr
 
 if TYPE_CHECKING:
     import os
@@ -15,6 +16,8 @@ if TYPE_CHECKING:
     from glidepath.apps.evals.answer_checks import Evaluator
 
 LONGEST_ID = 200
+_MOST_PARTS = 100_000
+_ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")
 
 
 class Case(Value, frozen=True, kw_only=True):
@@ -74,7 +77,7 @@ class Dataset:
             case = case if case.id else replace(case, id=str(number))  # noqa: PLW2901 - the same case, with its name
             why = _find_problem(case, kept)
             if why:
-                broken.append(Unusable(id=case.id, where=f"case {number}", why=why))
+                broken.append(Unusable(id=case.id[:LONGEST_ID], where=f"case {number}", why=why))
             else:
                 kept[case.id] = case
         if not kept and not broken:
@@ -93,8 +96,16 @@ class Dataset:
 
     @property
     def digest(self) -> str:
-        """The same for the same ids, prompts and expectations: an evaluation continues only on what it began with."""
-        return digest([[case.id, case.prompt, case.expected] for case in self.cases])
+        """The same for the same ids, prompts, expectations and built-in evaluators, in every process.
+
+        An evaluation continues only on what it began with.
+        """
+        shared = [repr(one) for one in self.evaluators if isinstance(one, Value)]
+        rows = []
+        for case in self.cases:
+            asked = shared + [repr(one) for one in case.evaluators if isinstance(one, Value)]
+            rows.append([case.id, case.prompt, _simplify(case.expected), *asked])
+        return digest(rows)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Dataset:
@@ -105,6 +116,7 @@ class Dataset:
 
     def head(self, count: int) -> Dataset:
         """The same dataset with its first cases only."""
+        check_int("Dataset.head", count, required=True)
         return Dataset(self.cases[:count], name=self.name, evaluators=self.evaluators, unusable=self.unusable)
 
 
@@ -114,4 +126,30 @@ def _find_problem(case: Case, others: Mapping[str, Case]) -> str:
         return "its prompt is empty"
     if len(case.id) > LONGEST_ID:
         return f"its id has {len(case.id)} characters; {LONGEST_ID} are allowed"
+    try:
+        _simplify(case.expected)
+    except ValueError as error:
+        return str(error)
     return f"another case has the id {case.id!r:.80}" if case.id in others else ""
+
+
+def _simplify(value: object) -> object:
+    """What is expected as plain data that is the same in every process; raises ValueError for what has no end."""
+    left = [_MOST_PARTS]
+
+    def visit(part: object) -> object:
+        left[0] -= 1
+        if left[0] < 0:
+            raise ValueError(f"what it expects has more than {_MOST_PARTS:,} parts, or contains itself")
+        if isinstance(part, Mapping):
+            return {str(name): visit(inner) for name, inner in part.items()}
+        if isinstance(part, list | tuple):
+            return [visit(inner) for inner in part]
+        if isinstance(part, set | frozenset):
+            return sorted([repr(visit(inner)) for inner in part])
+        return part if part is None or isinstance(part, str | int | float) else _ADDRESS.sub("", repr(part))
+
+    try:
+        return visit(value)
+    except RecursionError:
+        raise ValueError("what it expects is nested too deeply, or contains itself") from None

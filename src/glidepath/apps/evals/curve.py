@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 
 from glidepath._wire import Record, replace
 from glidepath.agent import Limits
-from glidepath.apps.evals.answer_checks import as_evaluators
+from glidepath.apps.evals.answer_checks import as_evaluators, list_evaluator_names
 from glidepath.apps.evals.cases import Case, Dataset
-from glidepath.apps.evals.eval_journal import add_curve, read_history
+from glidepath.apps.evals.eval_journal import add_curve, read_history, split_judge_session
 from glidepath.apps.evals.eval_report import CaseResult, Curve, CurvePoint, EvalReport
 from glidepath.apps.evals.evaluation import evaluate
 from glidepath.apps.evals.grading import grade_without_models
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
 LIMITS = ("max_cost", "max_tokens", "max_iterations", "max_tool_calls")
 POINTS = 20
+_MOST_DOUBLINGS = 12
 
 
 class _Recorded(Record, kw_only=True):
@@ -78,26 +79,37 @@ class CurveMaker:
         self._shared = (*dataset.evaluators, *self._given)
         self._progress = progress or (lambda *_: None)
 
-    async def make(self, *, rerun: bool = False, values: Sequence[Any] = (), concurrency: int = 8) -> EvalReport:
-        """The report with its curve, which is written into the journal. `rerun` tries every value with real runs."""
-        history = await read_history(self._store, self._name)
+    async def make(
+        self, *, rerun: bool = False, values: Sequence[Any] = (), points: int = POINTS, concurrency: int = 8
+    ) -> EvalReport:
+        """The report with its curve, which is written into the journal.
+
+        Without `values` it goes from a limit below every run's use to one that holds no run back, in about so many
+        `points`. `rerun` tries every value with real runs.
+        """
+        try:
+            history = await read_history(self._store, self._name)
+        except StoreError as error:
+            if error.kind != "missing":
+                raise
+            raise ConfigurationError(f"there is no evaluation {self._name!r:.80} in {self._store!r:.80}") from None
         if history.began is None or history.began.digest != self._dataset.digest:
             raise ConfigurationError(f"evaluation {self._name!r:.80} began with other cases than this dataset has")
         recorded, left_out = await self._read_runs(history.make_report())
         if not recorded:
             told = ", ".join(f"{count} x {why}" for why, count in left_out.items()) or "nothing is covered"
             raise ConfigurationError(f"nothing in evaluation {self._name!r:.80} can be predicted: {told}")
-        values = list(values) or await self._choose_values()
-        points, fates = [], {}
+        values = list(values) or await self._choose_values(recorded, points)
+        made, fates = [], {}
         for number, value in enumerate(values):
             self._progress(number, len(values))
             fates[value] = [await self._predict(one, value) for one in recorded]
-            points.append(_sum_fates(value, fates[value]))
+            made.append(_sum_fates(value, fates[value]))
         if rerun:
             for number, value in enumerate(values):
                 self._progress(number, len(values))
-                points[number] = await self._try(points[number], value, recorded, fates[value], concurrency)
-        curve = Curve(by=self._by, points=tuple(points), runs=len(recorded), left_out=left_out)
+                made[number] = await self._try(made[number], value, recorded, fates[value], concurrency)
+        curve = Curve(by=self._by, points=tuple(made), runs=len(recorded), left_out=left_out)
         return await add_curve(self._store, self._name, curve)
 
     async def _read_runs(self, report: EvalReport) -> tuple[list[_Recorded], Mapping[str, int]]:
@@ -108,6 +120,10 @@ class CurveMaker:
             if one.passed is None or one.session_id is None or case is None:
                 left_out["it is not covered"] += 1
                 continue
+            judged = [score.name for score in one.scores]
+            if judged != list_evaluator_names(case, self._shared):
+                left_out[f"it was judged by {', '.join(judged)}: name the same evaluators"] += 1
+                continue
             agent = self._subject.agent_for(case)
             try:
                 run = await RecordedRun.read(agent, self._store, one.session_id)
@@ -117,14 +133,19 @@ class CurveMaker:
                 found.append(_Recorded(case=case, result=one, run=run, limits=agent.config.limits))
         return found, dict(left_out.most_common())
 
-    async def _choose_values(self) -> list[Any]:
-        """From half of what the smallest run needs to a little more than the largest does."""
+    async def _choose_values(self, recorded: Sequence[_Recorded], points: int) -> list[Any]:
+        """From half of what the smallest run used to what holds no run back: a landing is kept free above its use."""
         flown, _ = await flown_runs(self._store, SessionQuery(prefix=f"{self._name}/"))
-        runs = [one for one in flown if "/judge" not in one.session_id]
-        values = choose_values(runs, self._by, steps=POINTS)
+        runs = [one for one in flown if split_judge_session(one.session_id) is None]
+        values = choose_values(runs, self._by, steps=points)
         if not values:
             raise ConfigurationError(f"no run of evaluation {self._name!r:.80} says what it needs of {self._by}")
-        return values
+        low, high = values[0], values[-1]
+        for _ in range(_MOST_DOUBLINGS):
+            if not any([(await self._predict(one, high)).landed for one in recorded]):
+                break
+            high *= 2
+        return values if high == values[-1] else spread_values(low, high, points)
 
     async def _predict(self, one: _Recorded, value: Any) -> _Fate:
         try:
@@ -141,8 +162,8 @@ class CurveMaker:
                 tokens=result.usage.total,
                 money=None if result.cost is None else pico_of(result.cost),
             )
-        same = result.text == one.run.result.text
-        passed = bool(one.result.passed) if same else await grade_without_models(one.case, result, self._shared)
+        scores = recorded.scores if result.text == one.run.result.text else ()
+        passed = await grade_without_models(one.case, result, self._shared, recorded=scores)
         money = None if result.cost is None else pico_of(result.cost)
         return _Fate(passed=passed, landed=True, text=result.text, tokens=result.usage.total, money=money)
 
@@ -184,6 +205,15 @@ class CurveMaker:
             other_landings=sum(fate.text != one.text for fate, one in touched),
             wrong=sum(_is_wrong(fate, one) for fate, one in pairs),
         )
+
+
+def spread_values(low: Decimal | int, high: Decimal | int, points: int) -> list[Any]:
+    """Values from low to high, each larger than the one before by the same factor; whole numbers between whole ones."""
+    step = (float(high) / float(low)) ** (1 / max(1, points - 1))
+    found = [float(low) * step**number for number in range(points - 1)]
+    if isinstance(low, int):
+        return sorted({round(one) for one in found} | {high})
+    return sorted({Decimal(f"{one:.4g}") for one in found} | {high})
 
 
 def lower_limit(limits: Limits, by: str, value: Any) -> Limits:

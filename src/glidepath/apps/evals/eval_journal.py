@@ -9,6 +9,7 @@ import asyncio
 import re
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
+from decimal import Decimal
 from typing import Any, TypeVar
 
 from glidepath import _wire
@@ -31,10 +32,11 @@ from glidepath.sessions import (
     verify_commits,
 )
 from glidepath.spi import Commit, Entry, Lease, SessionStore, Sign
-from glidepath.values import ConfigurationError, StoreError
+from glidepath.values import EXACT, ConfigurationError, StoreError
 
 T = TypeVar("T")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,79}")
+_JUDGE = re.compile(r"(.*)/judge-(\d+)-\d+")
 _LONGEST = 60  # characters of a case's id in the id of its session
 
 
@@ -109,10 +111,12 @@ class EvalHistory:
 class EvalJournal(JournalWriter):
     """Writes one evaluation, in one process at a time."""
 
-    __slots__ = ("on_stop",)
+    __slots__ = ("_failed", "_writes", "on_stop")
 
     def __init__(self, store: SessionStore, lease: Lease) -> None:
         super().__init__(store, lease)
+        self._writes: dict[asyncio.Future[None], None] = {}
+        self._failed: StoreError | None = None
         self.on_stop: Callable[[str], None] = lambda _: None
         """Called when a stop was requested through the store, or another process has taken over."""
 
@@ -135,12 +139,26 @@ class EvalJournal(JournalWriter):
         journal.keep_alive()
         return journal, history
 
-    async def write(self, kind: str, payload: Value, report: Mapping[str, Any]) -> None:
-        """Add one record; `report` is the summary that lists of sessions show."""
-        summary = {"kind": "eval", "schema": SCHEMA, "version": VERSION, **report}
-        written = self.add([(kind, payload)], now_in_utc().timestamp(), summary)
-        if written is not None:
-            await await_store(written)
+    async def write(self, kind: str, payload: Value, report: Mapping[str, Any] | None = None) -> None:
+        """Add one record; `report` is the summary that lists of sessions show from now on."""
+        summary = None if report is None else {"kind": "eval", "schema": SCHEMA, "version": VERSION, **report}
+        if self._failed is not None:
+            raise self._failed
+        before, mine = tuple(self._writes), asyncio.get_running_loop().create_future()
+        self._writes[mine] = None
+        try:
+            written = self.add([(kind, payload)], now_in_utc().timestamp(), summary)
+            if written is not None:
+                await await_store(written)
+        except StoreError as error:
+            # What follows a write that fails is refused for the gap: why that one failed is what people must know.
+            if error.kind == "conflict" and before:
+                await asyncio.wait(before)
+            self._failed = self._failed or error
+            raise self._failed from None
+        finally:
+            del self._writes[mine]
+            mine.set_result(None)
 
     def _redact(self, redactor: Redactor, items: Items) -> Items:
         return redactor.items(items)[:1]  # no call is replayed from here, so the note about calls is left out
@@ -176,6 +194,17 @@ def name_case_session(name: str, case_id: str, repeat: int, *more: object) -> st
     """The session of one case: the same in every part, so that it can continue."""
     plain = len(case_id) <= _LONGEST and re.fullmatch(r"[A-Za-z0-9][\w.-]*", case_id, re.ASCII)
     return "/".join([name, case_id if plain else f"case_{digest_of(case_id)}", str(repeat), *map(str, more)])
+
+
+def name_judge_session(case_session: str, attempt: int, asked: int) -> str:
+    """The session in which a model judges an answer: of which try of the case, and which question it is."""
+    return f"{case_session}/judge-{attempt}-{asked}"
+
+
+def split_judge_session(session_id: str) -> tuple[str, int] | None:
+    """The session of the case and the number of the try; None when no judge has made this session."""
+    found = _JUDGE.fullmatch(session_id)
+    return None if found is None else (found[1], int(found[2]))
 
 
 async def read_history(store: SessionStore, name: str) -> EvalHistory:
@@ -243,6 +272,32 @@ def sum_report(report: EvalReport, *, ended: bool) -> dict[str, Any]:
         "planned": report.planned,
         "pass_rate": rate,
         "began": report.began,
+    }
+
+
+def add_to_summary(summary: Mapping[str, Any], made: CaseResult, before: CaseResult | None) -> dict[str, Any]:
+    """What lists show when one attempt more is finished: a sum, because counting all again would grow with them.
+
+    `before` is the open attempt that this one replaces.
+    """
+
+    def count(field: str, measure: Callable[[CaseResult], int]) -> int:
+        return int(summary[field] + measure(made) - (0 if before is None else measure(before)))
+
+    passed = count("passed", lambda one: one.passed is True)
+    covered = count("covered", lambda one: one.passed is not None)
+    costs = [one for one in (summary["cost"], made.all_cost) if one is not None]
+    cost = sum((EXACT.create_decimal(one) for one in costs), Decimal(0))
+    if before is not None and before.all_cost is not None:
+        cost -= before.all_cost
+    return {
+        **summary,
+        "cost": str(cost) if costs else None,
+        "tokens": count("tokens", lambda one: one.all_tokens),
+        "iterations": count("iterations", lambda one: one.turns),
+        "passed": passed,
+        "covered": covered,
+        "pass_rate": passed / covered if covered else None,
     }
 
 

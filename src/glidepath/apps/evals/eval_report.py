@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from glidepath.spi import SessionStore
 
 FORMAT = 1
+NOT_RUN = "not run yet"
 
 
 class CaseResult(Value, frozen=True, kw_only=True):
@@ -49,6 +50,10 @@ class CaseResult(Value, frozen=True, kw_only=True):
     run_id: str = ""
     open: bool = False
     """True when another part of the evaluation may still continue it: with more budget, or after a decision."""
+    earlier_tokens: int = 0
+    """What earlier tries of it have used that is in no other figure: judges that could not say, programs, which begin
+    again."""
+    earlier_cost: Decimal | None = None
 
     @property
     def ended(self) -> str:
@@ -64,6 +69,16 @@ class CaseResult(Value, frozen=True, kw_only=True):
     def judge_cost(self) -> Decimal | None:
         """What judging has cost; None when nobody knows a price, or no model was asked."""
         return _add_costs(score.cost for score in self.scores)
+
+    @property
+    def all_tokens(self) -> int:
+        """What it has used: the run, its judges, and earlier tries."""
+        return self.tokens + self.judge_tokens + self.earlier_tokens
+
+    @property
+    def all_cost(self) -> Decimal | None:
+        """What it has cost: the run, its judges, and earlier tries."""
+        return _add_costs((self.cost, self.judge_cost, self.earlier_cost))
 
 
 class CurvePoint(Value, frozen=True, kw_only=True):
@@ -86,6 +101,11 @@ class CurvePoint(Value, frozen=True, kw_only=True):
     wrong: int = 0
     """Runs that the limit did not touch and that yet differ from the prediction, or landed only there or only here."""
 
+    @property
+    def is_assumed(self) -> bool:
+        """True when this budget lands most runs: their pass rate depends on what landings say, which nobody knows."""
+        return 2 * self.landed > self.covered
+
 
 class Curve(Value, frozen=True, kw_only=True):
     """How pass rate and cost depend on the budget of a run, from the journals of one generous evaluation."""
@@ -107,6 +127,9 @@ class Curve(Value, frozen=True, kw_only=True):
                 f" Run again with {len(tried)} of them: {pluralize(wrong, 'run')} differed from the prediction; "
                 f"{landed} landed; {sum(one.other_landings for one in tried)} that the limit touched have another text."
             )
+        assumed = sum(one.is_assumed for one in self.points)
+        if assumed:
+            told += f" At {pluralize(assumed, 'limit')}, marked ~, most runs land: what they would say is assumed."
         if self.left_out:
             told += " Left out: " + ", ".join(f"{count} x {why}" for why, count in self.left_out.items()) + "."
         return told
@@ -169,7 +192,7 @@ class EvalReport(Value, frozen=True, kw_only=True):
             counts["the case could not be used"] += len(self.unusable) * self.repeat
         missing = self.planned - len(self.results) - len(self.unusable) * self.repeat
         if missing > 0:
-            counts["not run yet"] += missing
+            counts[NOT_RUN] += missing
         return dict(counts.most_common())
 
     @property
@@ -180,12 +203,12 @@ class EvalReport(Value, frozen=True, kw_only=True):
     @property
     def tokens(self) -> int:
         """All tokens, those of judges included."""
-        return sum(one.tokens + one.judge_tokens for one in self.results)
+        return sum(one.all_tokens for one in self.results)
 
     @property
     def cost(self) -> Decimal | None:
         """All money, that of judges included; None when nothing has a price."""
-        return _add_costs(cost for one in self.results for cost in (one.cost, one.judge_cost))
+        return _add_costs(one.all_cost for one in self.results)
 
     @property
     def judge_cost(self) -> Decimal | None:
@@ -213,11 +236,11 @@ class EvalReport(Value, frozen=True, kw_only=True):
         """The attempts of each case."""
         return self._cases(self.results)
 
-    def to_text(self) -> str:
-        """A table for a terminal."""
+    def to_text(self, width: int | None = None) -> str:
+        """A table for a terminal; each case on a line of at most `width` columns."""
         from glidepath.apps.evals.report_text import make_table
 
-        return make_table(self)
+        return make_table(self, width)
 
     def to_json(self) -> str:
         """Everything, with the figures that follow from it."""

@@ -11,23 +11,27 @@ import os
 import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from decimal import Decimal
+from math import inf
 from time import monotonic
 from typing import Any, TypeVar
 
 from glidepath import _wire
 from glidepath._wire import Record, Value
 from glidepath.agent import Agent, Budget, Limits, find_usage
-from glidepath.apps.evals.answer_checks import Score, as_evaluators
+from glidepath.apps.evals.answer_checks import Score, as_evaluators, list_evaluator_names
 from glidepath.apps.evals.cases import Case, Dataset
 from glidepath.apps.evals.eval_journal import (
     EvalBegan,
     EvalHistory,
     EvalJournal,
     EvalPart,
+    add_to_summary,
     check_eval_name,
     name_case_session,
+    name_judge_session,
     now_in_utc,
     run_release,
+    split_judge_session,
     sum_report,
 )
 from glidepath.apps.evals.eval_report import CaseResult, EvalReport
@@ -42,6 +46,9 @@ from glidepath.values import (
     RunResult,
     StoreError,
     check_int,
+    check_seconds,
+    dollars,
+    mend_text,
     pico_of,
     short_repr,
 )
@@ -51,6 +58,7 @@ EVALUATOR_SECONDS = 60.0
 CONCURRENCY = 8
 _TEXT, _PROMPT = 20_000, 4_000
 """Characters of an answer and of a prompt that a report keeps; the session has all of them."""
+_SHOW_SECONDS = 1.0
 _MOST_AT_ONCE, _MOST_REPEATS = 10_000, 1_000
 BUDGET_ENDED = "the budget of the evaluation ended"
 _SHARED_CAUSES = {AgentState.BUDGET_EXCEEDED: ("max_tokens", "max_cost"), AgentState.TIMED_OUT: ("timeout",)}
@@ -95,10 +103,9 @@ async def evaluate(
     if not isinstance(dataset, Dataset):
         dataset = Dataset.load(dataset) if isinstance(dataset, str | os.PathLike) else Dataset(dataset)
     store = store if store is not None else getattr(getattr(agent, "config", agent), "store", None)
-    check_int("evaluate.repeat", repeat, most=_MOST_REPEATS)
-    check_int("evaluate.concurrency", concurrency, most=_MOST_AT_ONCE)
-    if isinstance(evaluator_seconds, bool) or not isinstance(evaluator_seconds, int | float) or evaluator_seconds <= 0:
-        raise ConfigurationError(f"evaluate.evaluator_seconds must be a number above 0, not {evaluator_seconds!r:.80}")
+    check_int("evaluate.repeat", repeat, most=_MOST_REPEATS, required=True)
+    check_int("evaluate.concurrency", concurrency, most=_MOST_AT_ONCE, required=True)
+    check_seconds("evaluate.evaluator_seconds", evaluator_seconds, required=True)
     if budget is not None and not isinstance(budget, Budget | Limits):
         raise ConfigurationError(f"evaluate.budget must be a Budget or Limits, not {short_repr(budget, 80)}")
     named = check_eval_name(make_eval_name(dataset.name) if name is None else name)
@@ -167,11 +174,15 @@ class Evaluation:
         self.dataset, self.subject, self.evaluators = dataset, subject, evaluators
         self.name, self.repeat, self.store = terms.name, terms.repeat, terms.store
         self.token, self.budget = terms.token, terms.budget
-        self._terms = terms
+        self._is_own_budget = terms.is_own_budget
+        self._evaluator_seconds = terms.evaluator_seconds
         self._places = {case.id: place for place, case in enumerate(dataset.cases)}
         self.history = EvalHistory()
         self.journal: EvalJournal | None = None
         self._begun: frozenset[str] = frozenset()
+        self._summary: Mapping[str, Any] = {}
+        """What lists show of it."""
+        self._shown = -inf
 
     async def run(
         self, concurrency: int, progress: Callable[[EvalProgress], object] | None, source: Mapping[str, str]
@@ -182,6 +193,7 @@ class Evaluation:
             self.journal.on_stop = self.token.cancel
         before = self.history.seconds
         started = monotonic()
+        ended = False
         try:
             await self._begin(source)
             open_ = [
@@ -199,12 +211,13 @@ class Evaluation:
                     count.report(attempt)
 
             await run_together(open_, act, at_once=concurrency, stop=self.token)
+            ended = True
         except BaseExceptionGroup as group:
             raise group.exceptions[0] from None
         finally:
             seconds = monotonic() - started
             self.history.seconds = before + seconds
-            await self._end(seconds)
+            await self._end(seconds, ended=ended)
         return self.history.make_report()
 
     # --- beginning and end ------------------------------------------------------------------------------------
@@ -213,7 +226,10 @@ class Evaluation:
         earlier, dataset = self.history.began, self.dataset
         if earlier is not None:
             _refuse_changes(earlier, dataset, self.subject)
+            self._refuse_other_evaluators()
             self.repeat = max(self.repeat, earlier.repeat)
+            if self.budget is None and earlier.limits:  # what bounded it still bounds it
+                self.budget, self._is_own_budget = Budget(_read_limits(earlier.limits)), True
             await self._find_begun()
         limits = {} if self.budget is None else _describe_limits(self.budget.limits)
         began = EvalBegan(
@@ -231,32 +247,55 @@ class Evaluation:
         )
         self.history.began = began
         if self.journal is not None:
-            await self.journal.write("evaluation", began, sum_report(self.history.make_report(), ended=False))
+            self._summary = sum_report(self.history.make_report(), ended=False)
+            await self.journal.write("evaluation", began, self._summary)
+
+    def _refuse_other_evaluators(self) -> None:
+        """Refuse evaluators that are not those of the results that stand."""
+        cases = {case.id: case for case in self.dataset.cases}
+        for one in self.history.results.values():
+            if one.open or not one.scores:
+                continue
+            before = [score.name for score in one.scores]
+            now = list_evaluator_names(cases[one.case_id], self.evaluators)
+            if before != now:
+                raise ConfigurationError(
+                    f"evaluation {self.name!r:.80} has judged case {one.case_id!r:.60} with {', '.join(before)}, not "
+                    f"{', '.join(now)}: mixed results would say nothing; give this one another name"
+                )
 
     async def _find_begun(self) -> None:
         """The sessions that are there already; and charge what they have spent, as far as it was never reported."""
         store = self.store
         assert store is not None  # noqa: S101 - there is no history without one
-        finished = {one.session_id for one in self.history.results.values() if not one.open}
+        results = self.history.results.values()
+        finished = {one.session_id for one in results if not one.open}
+        tries = {
+            name_case_session(self.name, case_id, number): count
+            for (case_id, number), count in self.history.tries.items()
+        }
         begun, tokens, money, disputed = set(), 0, 0, Amount()
-        for one in self.history.results.values():
-            tokens += one.judge_tokens + (one.tokens if one.session_id in finished else 0)
-            money += pico_of(one.judge_cost) + (pico_of(one.cost) if one.session_id in finished else 0)
+        for one in results:
+            tokens, money = tokens + one.all_tokens, money + pico_of(one.all_cost)
+            if one.session_id is not None and one.open:  # its session says what the run has used until now
+                tokens, money = tokens - one.tokens, money - pico_of(one.cost)
         for entry in await store.entries(f"{self.name}/"):
             if entry.summary.get("parent") or not entry.head:
                 continue
             begun.add(entry.session_id)
-            if entry.session_id in finished or "/judge" in entry.session_id:
+            judged = split_judge_session(entry.session_id)
+            if entry.session_id in finished or (judged is not None and judged[1] <= tries.get(judged[0], 0)):
                 continue
             used = await find_usage(store, entry.session_id)
             if used is not None:
                 tokens, money = tokens + used.tokens, money + used.picodollars
                 disputed = disputed + Amount(*used.disputed)
         self._begun = frozenset(begun)
-        if self._terms.is_own_budget and self.budget is not None:
+        if self._is_own_budget and self.budget is not None:
             charge_earlier(self.budget.meter, Amount(tokens, money), disputed)
 
-    async def _end(self, seconds: float) -> None:
+    async def _end(self, seconds: float, *, ended: bool) -> None:
+        """Write that this part is over; when an error has ended it, that error is the one to tell."""
         journal = self.journal
         if journal is None:
             return
@@ -265,7 +304,7 @@ class Evaluation:
                 report = self.history.make_report()
                 await journal.write("part", EvalPart(seconds=seconds), sum_report(report, ended=True))
         except StoreError:
-            if not journal.broken:
+            if ended and not journal.broken:
                 raise
         finally:
             await run_release(journal)
@@ -277,9 +316,20 @@ class Evaluation:
         return known is None or known.open
 
     async def _keep(self, attempt: CaseResult) -> None:
-        self.history.results[attempt.case_id, attempt.repeat] = attempt
+        key = attempt.case_id, attempt.repeat
+        before = self.history.results.get(key)
+        self.history.results[key] = attempt
         if self.journal is not None:
-            await self.journal.write("attempt", attempt, {})
+            self._summary = add_to_summary(self._summary, attempt, before)
+            await self.journal.write("attempt", attempt, self._summary if self._is_time_to_show() else None)
+
+    def _is_time_to_show(self) -> bool:
+        """True once a second: to write the summary with each of many quick cases costs more than it says."""
+        now = asyncio.get_running_loop().time()
+        if now - self._shown < _SHOW_SECONDS:
+            return False
+        self._shown = now
+        return True
 
     async def _try(self, case: Case, number: int) -> CaseResult | None:
         """Run a case and judge its answer; None when the evaluation was stopped meanwhile."""
@@ -295,8 +345,8 @@ class Evaluation:
         passed, why = None, self._find_gap(case, result)
         scores: tuple[Score, ...] = ()
         if not why:
-            asked = _JudgeDesk(self, session, self.history.tries.get((case.id, number), 0))
-            scores = await grade(case, result, self.evaluators, ask=asked.ask, seconds=self._terms.evaluator_seconds)
+            desk = _JudgeDesk(self, session, self.history.tries.get((case.id, number), 0))
+            scores = await grade(case, result, self.evaluators, desk=desk, seconds=self._evaluator_seconds)
             passed, why = _sum_scores(scores)
             if passed is None and self.token.cancelled:
                 return None
@@ -304,8 +354,10 @@ class Evaluation:
             case, number, result, passed=passed, why=why, scores=scores, open_=passed is None, session=session
         )
 
-    def _make_attempt(self, case: Case, *given: Any, **more: Any) -> CaseResult:
-        return _wire.replace(_make_attempt(case, *given, **more), place=self._places[case.id])
+    def _make_attempt(self, case: Case, number: int, *given: Any, **more: Any) -> CaseResult:
+        made = _wire.replace(_make_attempt(case, number, *given, **more), place=self._places[case.id])
+        before = self.history.results.get((case.id, number))
+        return made if before is None else _add_earlier(made, before)
 
     def _find_gap(self, case: Case, result: RunResult[Any]) -> str:
         """Why the answer says nothing about the agent; empty when it does."""
@@ -332,16 +384,28 @@ class _JudgeDesk:
         self._session = session
         self._tries = tries
         self._asked = 0
+        self._token = CancelToken()
 
     async def ask(self, judge: Agent, prompt: str) -> RunResult[Any]:
         """Run the judge; one that had begun when the process died continues."""
-        evaluation, store = self._evaluation, self._evaluation.store
         self._asked += 1
-        options: dict[str, Any] = {"parent": evaluation.budget, "cancel": evaluation.token}
+        self._token, let_go = link_tokens(self._evaluation.token)
+        try:
+            return await self._run(judge, prompt)
+        finally:
+            let_go()
+
+    def stop(self) -> None:
+        """End the judge that is running, with a result that says what it has used."""
+        self._token.cancel("its time is up")
+
+    async def _run(self, judge: Agent, prompt: str) -> RunResult[Any]:
+        evaluation, store = self._evaluation, self._evaluation.store
+        options: dict[str, Any] = {"parent": evaluation.budget, "cancel": self._token}
         if store is None or self._session is None:
             return await judge.run(prompt, **options)
         judge = judge if judge.config.store is store else judge.replace(store=store)
-        session = f"{self._session}/judge-{self._tries + 1}-{self._asked}"
+        session = name_judge_session(self._session, self._tries + 1, self._asked)
         if session in evaluation._begun:  # noqa: SLF001 - a part of it
             return await judge.resume(session, **options)
         return await judge.run(prompt, session=session, **options)
@@ -381,10 +445,10 @@ class _Counter:
 
     def _count(self, attempt: CaseResult) -> None:
         self._said[attempt.passed] += 1
-        self._tokens += attempt.tokens + attempt.judge_tokens
-        for cost in (attempt.cost, attempt.judge_cost):
-            if cost is not None:
-                self._cost, self._priced = self._cost + cost, True
+        self._tokens += attempt.all_tokens
+        cost = attempt.all_cost
+        if cost is not None:
+            self._cost, self._priced = self._cost + cost, True
 
 
 # --- small things -------------------------------------------------------------------------------------------------
@@ -393,8 +457,8 @@ class _Counter:
 def _refuse_changes(earlier: EvalBegan, dataset: Dataset, subject: Subject) -> None:
     if earlier.digest != dataset.digest:
         raise ConfigurationError(
-            f"evaluation {earlier.name!r:.80} began with other cases: its dataset {earlier.dataset!r:.80} had "
-            f"{earlier.cases}; give this one another name"
+            f"evaluation {earlier.name!r:.80} began with other cases, or other evaluators of them: its dataset "
+            f"{earlier.dataset!r:.80} had {earlier.cases}; give this one another name"
         )
     if (earlier.agent, earlier.fingerprint) != (subject.name, subject.fingerprint):
         raise ConfigurationError(
@@ -406,6 +470,25 @@ def _refuse_changes(earlier: EvalBegan, dataset: Dataset, subject: Subject) -> N
 def _describe_limits(limits: Limits) -> dict[str, str]:
     given, usual = _wire.asdict(limits), _wire.asdict(Limits())
     return {name: str(value) for name, value in given.items() if value is not None and value != usual[name]}
+
+
+def _read_limits(described: Mapping[str, str]) -> Limits:
+    """The limits that `_describe_limits` has described."""
+    fields: dict[str, Any] = {name: int(value) if value.isdecimal() else value for name, value in described.items()}
+    return Limits(**fields)
+
+
+def _add_earlier(made: CaseResult, before: CaseResult) -> CaseResult:
+    """The attempt with what the one before it has used, where its own figures do not have that.
+
+    A run that continues counts on; a run without a session, such as a program, begins again.
+    """
+    kept = before.session_id is not None
+    tokens = before.all_tokens - (before.tokens if kept else 0)
+    cost = pico_of(before.all_cost) - (pico_of(before.cost) if kept else 0)
+    if not tokens and not cost:
+        return made
+    return _wire.replace(made, earlier_tokens=tokens, earlier_cost=dollars(cost) if cost else None)
 
 
 def _sum_scores(scores: Sequence[Score]) -> tuple[bool | None, str]:
@@ -452,9 +535,9 @@ def _make_attempt(
         case_id=case.id,
         repeat=number,
         passed=passed,
-        why=why,
+        why=mend_text(why),
         prompt=case.prompt[:_PROMPT],
-        expected=shown[:_PROMPT],
+        expected=mend_text(shown[:_PROMPT]),
         scores=scores,
         session_id=session,
         open=open_,
@@ -463,6 +546,7 @@ def _make_attempt(
         return attempt
     return _wire.replace(
         attempt,
+        session_id=session if result.session_id == session else None,  # a program has none
         text=result.text[:_TEXT],
         state=result.state.value,
         outcome=result.outcome.value,

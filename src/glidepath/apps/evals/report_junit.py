@@ -6,6 +6,9 @@ import re
 from typing import TYPE_CHECKING
 from xml.sax.saxutils import escape, quoteattr
 
+from glidepath.apps.evals.eval_report import NOT_RUN
+from glidepath.values import pluralize
+
 if TYPE_CHECKING:
     from glidepath.apps.evals.eval_report import CaseResult, EvalReport
 
@@ -19,6 +22,10 @@ def make_junit(report: EvalReport) -> str:
     for one in report.unusable:
         why = _attribute(f"{one.where}: {one.why}")
         rows.append(f"{_open_row(report, f'{one.id} ({one.where})', 0.0)}><error message={why}/></testcase>")
+    missing = report.uncovered.get(NOT_RUN, 0)
+    if missing:  # or a server would show an evaluation that was stopped as whole
+        row = _open_row(report, pluralize(missing, "more attempt"), 0.0)
+        rows.append(f"{row}><skipped message={_attribute(NOT_RUN)}/></testcase>")
     errors = sum("<error " in row for row in rows)
     failures = sum(one.passed is False for one in report.results)
     skipped = sum("<skipped " in row for row in rows)

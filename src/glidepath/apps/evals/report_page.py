@@ -107,12 +107,13 @@ def _describe_curve(curve: Curve) -> Iterator[str]:
     heads = [curve.by, "passed", "landed", "cost", *(("really passed", "landed", "cost") if tried else ())]
     rows = []
     for one in curve.points:
-        cells = [one.limit, f"{one.passed} of {one.covered}", str(one.landed), _cost(one.cost, one.tokens)]
+        mark = "~" if one.is_assumed else ""
+        cells = [one.limit, f"{mark}{one.passed} of {one.covered}", str(one.landed), _cost(one.cost, one.tokens)]
         if one.real_passed is not None:
             cells += [f"{one.real_passed} of {one.covered}", str(one.real_landed)]
             cells += [_cost(one.real_cost, one.real_tokens or 0)]
         rows.append("<tr>" + "".join(f'<td class="n">{escape(cell)}</td>' for cell in cells) + "</tr>")
-    head = "".join(f"<th>{escape(one)}</th>" for one in heads)
+    head = "".join(f'<th class="n">{escape(one)}</th>' for one in heads)
     yield f'<div class="scroll"><table><thead><tr>{head}</tr></thead><tbody>{"".join(rows)}</tbody></table></div>'
 
 

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 _WIDE, _HIGH, _LEFT, _TOP = 760, 240, 56, 16
 _MOST_DOTS = 2_000
 _LEAST = 1e-12
+_PREDICTED = "--bar"
 
 
 def draw_pass_rate(report: EvalReport) -> str:
@@ -78,10 +79,17 @@ def draw_curve(curve: Curve) -> str:
         return f"{_LEFT + wide * (log10(value) - low) / span:.1f},{bottom - _HIGH * share:.1f}"
 
     def line(shares: Sequence[float | None], color: str, dash: str) -> str:
-        known = [place(value, share) for value, share in zip(values, shares, strict=True) if share is not None]
+        shown = [
+            (place(value, share), one.is_assumed and color == _PREDICTED)
+            for value, share, one in zip(values, shares, points, strict=True)
+            if share is not None
+        ]
+        known = [at for at, _ in shown]
+        size = 5 if color == _PREDICTED else 2.5  # where both are at one place, both are seen
         marks = "".join(
-            f'<circle cx="{one.partition(",")[0]}" cy="{one.partition(",")[2]}" r="3" fill="var({color})"/>'
-            for one in known
+            f'<circle cx="{at.partition(",")[0]}" cy="{at.partition(",")[2]}" r="{size}" stroke="var({color})" '
+            f'fill="{"Canvas" if hollow else f"var({color})"}"/>'
+            for at, hollow in shown
         )
         return (
             f'<polyline points="{" ".join(known)}" fill="none" stroke="var({color})" stroke-width="2" '
@@ -104,11 +112,12 @@ def draw_curve(curve: Curve) -> str:
         for number, (value, one) in enumerate(zip(values, points, strict=True))
         if number % max(1, len(points) // 5) == 0 or number == len(points) - 1
     )
-    drawn = line(predicted, "--bar", "none")
-    keys = f'<text x="{_LEFT}" y="{bottom + 42}" style="fill:var(--bar)">predicted from one run</text>'
+    drawn = line(predicted, _PREDICTED, "none")
+    said = "predicted from one run; hollow: most runs land"
+    keys = f'<text x="{_LEFT}" y="{bottom + 42}" style="fill:var(--bar)">{said}</text>'
     if any(share is not None for share in real):
         drawn += line(real, "--bad", "6 4")
-        keys += f'<text x="{_LEFT + 190}" y="{bottom + 42}" style="fill:var(--bad)">run again with that budget</text>'
+        keys += f'<text x="{_LEFT + 330}" y="{bottom + 42}" style="fill:var(--bad)">run again with that budget</text>'
     return _frame(bottom + 52, f"pass rate by {curve.by} of a run", rules + ends + drawn + keys)
 
 

@@ -14,13 +14,19 @@ if TYPE_CHECKING:
 
 _SHOWN = 30
 """Cases in the table: of more than that, those that did not pass."""
-_WHY, _ID = 60, 24
+_WHY, _ID, _EXAMPLE = 60, 24, 200
+_UNUSABLE = 5
 _WORDS = {True: "passed", False: "FAILED", None: "not covered"}
 
 
-def make_table(report: EvalReport) -> str:
-    """The cases that matter, then the figures of all of them."""
-    return "\n".join([*_list_cases(report), *summarize(report)]) + "\n"
+def make_table(report: EvalReport, width: int | None = None) -> str:
+    """The cases that matter, each on a line of this many columns at most, then the figures of all of them."""
+    cases = [one if width is None else _cut(one, width) for one in _list_cases(report)]
+    return "\n".join([*cases, *summarize(report)]) + "\n"
+
+
+def _cut(line: str, width: int) -> str:
+    return line if len(line) <= width else f"{line[: max(0, width - 3)]}..."
 
 
 def summarize(report: EvalReport) -> Iterator[str]:
@@ -38,7 +44,7 @@ def summarize(report: EvalReport) -> Iterator[str]:
         yield f"every time  {report.always} of {pluralize(report.cases, 'case')} passed in all {report.repeat} repeats"
     judged = "" if report.judge_cost is None else f", {format_dollars(report.judge_cost)} of it for judges"
     cost = "no price is known" if report.cost is None else f"{format_dollars(report.cost)}{judged}"
-    yield f"cost        {cost}; {pluralize(report.tokens, 'token')}"
+    yield f"cost        {cost}; {pluralize(report.tokens, 'token', f'{report.tokens:,}')}"
     ran = [one for one in report.results if one.state]
     if ran:
         turns, seconds = sum(one.turns for one in ran) / len(ran), sum(one.seconds for one in ran) / len(ran)
@@ -52,9 +58,20 @@ def summarize(report: EvalReport) -> Iterator[str]:
     missing = report.planned - covered
     yield f"NOT COVERED {missing} of {pluralize(report.planned, 'attempt')}, which the pass rate says nothing about:"
     for why, count in report.uncovered.items():
-        yield f"            {count} x {mask_controls(why)[:160]}"
-    for one in report.unusable[:5]:
-        yield f"            case {mask_controls(one.id)[:_ID]} ({one.where}): {mask_controls(one.why)[:120]}"
+        yield f"            {count} x {_flatten(why)[:160]}{_find_example(report, why)}"
+    for one in report.unusable[:_UNUSABLE]:
+        yield f"            case {_flatten(one.id)[:_ID]} ({one.where}): {_flatten(one.why)[:120]}"
+    if len(report.unusable) > _UNUSABLE:
+        yield f"            ... and {len(report.unusable) - _UNUSABLE} more cases"
+
+
+def _find_example(report: EvalReport, reason: str) -> str:
+    """What was wrong with the first case that is not covered for this reason, where more is known."""
+    for one in report.results:
+        why, _, more = one.why.partition(": ")
+        if one.passed is None and why == reason and more:
+            return f", such as {_name(one, report.repeat)}: {_flatten(more)[:_EXAMPLE]}"
+    return ""
 
 
 def _list_cases(report: EvalReport) -> Iterator[str]:
@@ -68,7 +85,7 @@ def _list_cases(report: EvalReport) -> Iterator[str]:
     yield f"{'CASE':<{wide}}  {'RESULT':<11}  {'TURNS':>5}  {'TOKENS':>8}  {'COST':>9}  {'TIME':>7}  ENDED / WHY"
     for name, one in zip(named, shown, strict=True):
         cost = "-" if one.cost is None else format_dollars(one.cost)
-        why = f"  {mask_controls(' '.join(one.why.split()))[:_WHY]}" if one.why else ""
+        why = f"  {_flatten(one.why)[:_WHY]}" if one.why else ""
         yield (
             f"{name:<{wide}}  {_WORDS[one.passed]:<11}  {one.turns:>5}  {one.tokens:>8,}  {cost:>9}  "
             f"{one.seconds:>5.1f} s  {one.ended}{why}"
@@ -80,9 +97,14 @@ def _list_cases(report: EvalReport) -> Iterator[str]:
 
 
 def _name(attempt: CaseResult, repeats: int) -> str:
-    name = mask_controls(attempt.case_id)
+    name = _flatten(attempt.case_id)
     name = name if len(name) <= _ID else f"{name[: _ID - 3]}..."
     return f"{name} #{attempt.repeat}" if repeats > 1 else name
+
+
+def _flatten(text: str) -> str:
+    """A text as a part of a line."""
+    return mask_controls(" ".join(text.split()))
 
 
 def format_share(share: float) -> str:

@@ -11,7 +11,7 @@ from glidepath.apps.evals.cases import Case
 from glidepath.run import CancelToken
 from glidepath.run.fingerprint import fingerprint
 from glidepath.spi import SessionStore
-from glidepath.values import ConfigurationError, RunResult, short_repr
+from glidepath.values import ConfigurationError, RunResult, describe_error, short_repr
 
 
 class Errand(Record, kw_only=True):
@@ -87,14 +87,17 @@ class AgentSubject:
 
     def agent_for(self, case: Case) -> Agent:
         """The agent that runs this case."""
-        agent = self._agent if self._agent is not None else self._make_agent(case)
-        return agent if case.agent is None else self._check("Case.agent", case.agent(agent))
+        agent = self._agent if self._agent is not None else self._ask(self.name, self._make, case)
+        return agent if case.agent is None else self._ask("Case.agent", case.agent, agent)
 
-    def _make_agent(self, case: Case) -> Agent:
-        assert self._make is not None  # noqa: S101 - there is one of the two
-        return self._check(self.name, self._make(case))
-
-    def _check(self, what: str, made: object) -> Agent:
+    def _ask(self, what: str, make: Callable[[Any], Agent] | None, given: object) -> Agent:
+        assert make is not None  # noqa: S101 - there is an agent, or a function that makes one
+        try:
+            made = make(given)
+        except ConfigurationError:
+            raise
+        except Exception as error:  # the bug of one case must not end the evaluation of the others
+            raise ConfigurationError(f"{what} raised {describe_error(error)}") from error
         if isinstance(made, Agent):
             return _keep_in(made, self._store)
         raise ConfigurationError(f"{what} must return an Agent, not {short_repr(made, 80)}")

@@ -62,7 +62,7 @@ _ADVICE: Mapping[str, str] = {
     ),
     "honest_work_stopped": (
         "A guard spoke to a run that was making progress. Raise guardrails.max_repeated_tool_steps and "
-        "guardrails.max_error_streak; `glidepath sim --tune STORE` proposes values from your own runs."
+        "guardrails.max_error_streak; `glidepath sim tune` proposes values from your own runs."
     ),
     "tool_without_timeout": (
         "One tool that hangs uses up all the time of the run. Set tool_timeout, or timeout= on the tool."

@@ -212,7 +212,14 @@ async def _to_the_end(agent: Agent, world: SimWorld, trail: Trail, seed: int) ->
 
 
 async def _run(agent: Agent, world: SimWorld, seed: int) -> None:
-    result = await agent.run(PROMPT, session=Session(f"flight_{seed}"), cancel=world.token)
+    session = Session(f"flight_{seed}")
+    if world.specimen.output_type is None:
+        result = await agent.run(PROMPT, session=session, cancel=world.token)
+    else:
+        async with agent.stream(PROMPT, session=session, cancel=world.token) as stream:
+            async for _ in stream.partial():
+                pass
+            result = stream.result
     await approve_all(agent, result, world.token)
 
 

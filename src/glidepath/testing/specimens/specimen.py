@@ -91,7 +91,13 @@ class Specimen:
     killed: ClassVar[bool] = False
     """Its process is killed in the middle of a tool, and the run is resumed from its journal."""
     extra_tool: ClassVar[str | None] = None
-    """An extra tool: "delegate" spawns children, "run" runs the agent again with `agent.run`."""
+    """An extra tool: "delegate" spawns children, "run" runs the agent again with `agent.run`, "map" on many items."""
+    hands_over: ClassVar[bool] = False
+    """There is a second agent, to which the conversation can be handed over, and which can hand it back."""
+    reviewed: ClassVar[bool] = False
+    """Its calls that need approval are reviewed by a model, which says what `review` says."""
+    output_type: ClassVar[Any] = None
+    """What is read from its answers, while they are written."""
     blocking: ClassVar[bool] = False
     """Its tools are plain functions that block a thread."""
     reports: ClassVar[bool] = False
@@ -109,6 +115,10 @@ class Specimen:
     def reply(self, moment: Moment) -> Turn:
         """What the model says to this request."""
         return self.says
+
+    def review(self, moment: Moment) -> Turn:
+        """What the reviewer of `approvals` says to a question about a call, if there is one."""
+        return say("ALLOW")
 
     async def work(self, number: int) -> Any:
         """What a tool does, on its `number`-th call."""

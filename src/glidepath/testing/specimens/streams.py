@@ -66,6 +66,20 @@ STREAMS = (
 )
 
 
+class _Value(_Failing):
+    """Somebody reads its answer as a list while it is written."""
+
+    output_type = list[str]
+
+
+VALUES = table(
+    _Value,
+    "says",
+    value_without_end=("Writes a list that has no end, and is read all along.", no_end("[" + '"more", ' * 8_000)),
+    value_of_another_type=("Writes a value of another type, however often it is asked.", say('{"answer": 1}')),
+)
+
+
 class _Liar(Tireless):
     """Keeps working, and lies about what that costs."""
 
