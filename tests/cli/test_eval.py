@@ -36,6 +36,11 @@ def polite(case, result):
 
 def broken(case, result):
     raise RuntimeError("out of order")
+
+async def deaf(case, result):
+    import time
+    Path("blocked").touch()
+    time.sleep(1000)
 """
 CASES = "id,prompt,expected\nright,What is 1+1?,2\nwrong,What is 2+2?,4\nagain,What is 3+3?,6\n"
 
@@ -82,6 +87,16 @@ def test_what_is_not_covered_has_its_own_exit_code_and_is_named(folder):
 def test_evaluators_by_name_and_from_a_module(folder):
     assert "pass rate   66.7 %" in run(folder, "--evaluator", "exact").out
     assert "polite: score 0" in run(folder, "--evaluator", "evaluated_app:polite").out
+
+
+def test_a_dataset_in_python_may_import_what_is_beside_it(folder):
+    (folder / "mine.py").write_text(
+        "from evaluated_app import polite\nfrom glidepath.evals import Case\n"
+        "cases = [Case(prompt='a', expected='yes, please', evaluators=(polite,))]\n"
+    )
+    ran = glidepath("eval", "mine.py", "--agent", "evaluated_app:make", "--store", "none", folder=folder)
+    assert ran.code == 0, ran
+    assert "1 of 1" in ran.out
 
 
 def test_json_and_junit_are_written(folder):
@@ -155,7 +170,8 @@ def test_a_stopped_evaluation_continues_under_its_name(folder, number, code):
     _, err = child.communicate(timeout=30)
     assert child.returncode == code
     if number == signal.SIGINT:
-        assert "to continue: glidepath eval cases.csv --agent evaluated_app:slow --name e" in err
+        again = "to continue: glidepath eval cases.csv --agent evaluated_app:slow --concurrency 2 --store s.db --name e"
+        assert again in err
     done = subprocess.run(
         command, cwd=folder, env=environment(), capture_output=True, text=True, timeout=60, check=False
     )
@@ -164,6 +180,25 @@ def test_a_stopped_evaluation_continues_under_its_name(folder, number, code):
     asked = (folder / "asked").read_text().split()
     assert asked.count("c0") == asked.count("c1") == 1
     assert len(asked) <= 8
+
+
+@pytest.mark.process
+def test_ctrl_c_reaches_an_evaluation_whose_loop_is_blocked(folder):
+    words = ["--agent", "evaluated_app:make", "--evaluator", "evaluated_app:deaf", "--store", "s.db", "--head", "1"]
+    command = [sys.executable, "-m", "glidepath.cli", "eval", "cases.csv", *words]
+    said = folder / "said"
+    with said.open("w") as file:
+        child = subprocess.Popen(command, cwd=folder, env=environment(), stderr=file)
+    until = time.monotonic() + 50
+    while child.poll() is None and "stopping" not in said.read_text() and time.monotonic() < until:
+        if (folder / "blocked").exists():  # once it was heard, no more: it would hit the process while it exits
+            child.send_signal(signal.SIGINT)
+        time.sleep(0.2)
+    try:
+        assert child.wait(timeout=30) == 130, said.read_text()
+    finally:
+        child.kill()
+    assert "to continue:" in said.read_text()
 
 
 def test_two_evaluations_are_compared_from_the_store_or_from_files(folder):
@@ -200,16 +235,62 @@ def test_the_curve_is_drawn_from_a_stored_evaluation_and_checked_against_real_ru
     assert "not by 'size'" in glidepath("eval", "curve", "e", "--by", "size", "--store", "s.db", folder=folder).err
 
 
+def test_the_command_that_continues_has_all_that_the_first_one_had(folder):
+    words = ["--max-tokens", "40", "--evaluator", "contains", "--repeat", "2", "--head", "2", "--name", "e"]
+    ran = run(folder, *words)
+    assert ran.code == 3, ran
+    again = re.search("to continue: glidepath (.*)", ran.err)[1]
+    assert again == (
+        "eval cases.csv --agent evaluated_app:make --evaluator contains --repeat 2 --head 2 --max-tokens 40 "
+        "--store s.db --name e"
+    )
+    more = glidepath(*again.replace("40", "9999").split(), folder=folder)
+    assert more.code == 0, more
+
+
+def test_a_module_that_runs_an_event_loop_when_it_is_imported_has_a_curve_too(folder):
+    (folder / "evaluated_app.py").write_text(APP + "\nasyncio.run(asyncio.sleep(0))\n")
+    run(folder, "--name", "e", "--evaluator", "evaluated_app:polite")
+    sys.modules.pop("evaluated_app", None)
+    ran = glidepath("eval", "curve", "e", "--by", "max_tokens", "--store", "s.db", folder=folder)
+    assert ran.code == 0, ran
+    other = ("eval", "curve", "e", "--by", "max_tokens", "--store", "s.db", "--evaluator", "exact")
+    assert "3 x it was judged by polite" in glidepath(*other, folder=folder).err
+
+
+def test_on_a_terminal_each_case_has_one_line(folder):
+    from glidepath.evals import EvalReport
+
+    run(folder, "--json", "r.json")
+    report = EvalReport.of_json((folder / "r.json").read_bytes())
+    assert max(map(len, report.to_text().splitlines()[:4])) > 100
+    narrow = report.to_text(80).splitlines()
+    assert max(map(len, narrow[:4])) == 80
+    assert [line.endswith("...") for line in narrow[:4]] == [False, True, False, False]
+
+
 @pytest.mark.process
 def test_a_foreign_command_is_evaluated_behind_the_gate(folder):
     (folder / "agent.py").write_text("import os, sys\nprint('It is 2' if '1+1' in sys.argv[1] else 'no idea')\n")
-    words = ("eval", "cases.csv", "--command", f"{sys.executable} agent.py {{prompt}}", "--store", "none")
+    words = (
+        "eval",
+        "cases.csv",
+        "--command",
+        f"{sys.executable} agent.py {{prompt}}",
+        "--store",
+        "s.db",
+        "--name",
+        "e",
+    )
     ran = glidepath(*words, "--upstream", "http://127.0.0.1:9", folder=folder, environ={"PATH": "/usr/bin"})
     assert ran.code == 0, ran
     assert "pass rate   33.3 % (1 of 3)" in ran.out
     both = glidepath(*words, "--agent", "evaluated_app:make", folder=folder)
     assert both.code == 2
     assert "--agent MODULE:NAME, or --command" in both.err
+    curve = glidepath("eval", "curve", "e", "--store", "s.db", folder=folder)
+    assert curve.code == 2
+    assert "of a command, whose runs are not recorded" in curve.err
 
 
 def test_the_other_commands_know_the_journal_of_an_evaluation(folder):

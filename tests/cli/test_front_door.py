@@ -67,6 +67,14 @@ def test_the_short_help_fits_a_small_terminal(argv, tmp_path):
     assert sum(row.endswith(":") for row in rows) == 3 == len(GROUPS)
 
 
+def test_the_short_help_breaks_no_word_in_a_narrow_terminal(tmp_path, monkeypatch):
+    wide = glidepath("--help", folder=tmp_path).out
+    monkeypatch.setenv("COLUMNS", "60")
+    narrow = glidepath("--help", folder=tmp_path).out
+    assert max(map(len, narrow.splitlines())) <= 60
+    assert narrow.split() == wide.split()
+
+
 def test_nothing_typed_shows_the_short_help_as_an_error(tmp_path):
     ran = glidepath(folder=tmp_path)
     assert (ran.code, ran.out) == (2, "")
@@ -80,11 +88,12 @@ def test_help_all_shows_every_command_and_the_exit_codes(tmp_path):
     assert "3 ended by a limit" in ran.out
 
 
-def test_whatif_belongs_to_sim(tmp_path):
-    for argv in (("sim", "whatif"), ("whatif",)):
-        ran = glidepath(*argv, folder=tmp_path)
+@pytest.mark.parametrize(("name", "said"), [("whatif", "tell it what to try"), ("tune", "none.db")])
+def test_what_reads_old_runs_belongs_to_sim(name, said, tmp_path):
+    for argv in (("sim", name), (name,)):
+        ran = glidepath(*argv, "--store", "none.db", folder=tmp_path)
         assert ran.code == 2
-        assert "tell it what to try" in ran.err
+        assert said in ran.err
 
 
 # --- an agent of one's own --------------------------------------------------------------------------------------------
@@ -118,7 +127,11 @@ def test_a_call_that_needs_approval_is_asked_about_and_yes_says_do_not_ask(app):
     [
         (["-a", "app:agent", "--tools", "read"], "--tools: app:agent has its own tools"),
         (["-a", "app:agnet"], "did you mean app:agent?"),
-        (["-a", "app"], "expected MODULE:NAME"),
+        (["-a", "app"], "expected MODULE:NAME, such as app:agent"),
+        (["-a", "app.py"], "expected MODULE:NAME, such as app:agent"),
+        (["-a", "app.py:agent"], "expected MODULE:NAME, such as app:agent"),
+        (["-a", "./app.py:agent"], "expected MODULE:NAME, such as app:agent"),
+        (["-a", "elsewhere.py"], "such as my_package.agents:helper"),
         (["-a", "nowhere:agent"], "there is no module 'nowhere'"),
         (["-a", "app:not_an_agent"], "expected an Agent, got int"),
         (["-a", "app:agent", "--max-turns", "0"], "max"),
@@ -160,8 +173,11 @@ def test_init_writes_a_file_that_config_check_can_read_and_never_overwrites_one(
 def test_init_without_any_key_names_no_model_and_refuses_what_is_no_amount(tmp_path):
     assert glidepath("init", "--max-budget-usd", "lots", folder=tmp_path).code == 2
     assert not (tmp_path / "glidepath.toml").exists()
-    assert glidepath("init", folder=tmp_path).code == 0
+    ran = glidepath("init", folder=tmp_path)
+    assert ran.code == 0
     assert "\nmodel" not in (tmp_path / "glidepath.toml").read_text()
+    assert "glidepath models pull" in ran.err
+    assert "Try it: glidepath run" not in ran.err, "that would be an error: no model is named"
 
 
 def test_your_own_file_holds_everywhere_below_the_file_of_a_folder(tmp_path):
@@ -266,6 +282,8 @@ def test_a_slash_opens_the_list_of_commands_and_rewind_takes_a_message_back(app)
         terminal.type("second", "Enter")
         terminal.until("> second")
         terminal.until("ready")
+        terminal.type("/limits", "Enter")
+        terminal.until("5 for each message (the agent's own)")
         terminal.type("/re")
         terminal.until("/rewind")
         assert "/resume" in terminal.screen()

@@ -34,6 +34,7 @@ TABLES = [
     (("approvals", "what-if", "rules.toml", "runs.db"), "verdict"),
     (("sessions", "verify"), "is_whole"),
     (("sim", "--list"), "family"),
+    (("sim", "tune", "runs.db"), "proposed"),
     (("eval", "list"), "pass_rate"),
     (("eval", "show", "sums"), "pass_rate"),
     (("eval", "compare", "sums", "sums"), "sentence"),
@@ -91,7 +92,7 @@ def test_no_command_that_lists_is_without_it():
     missing = []
     for name, command in choices_of(make_parser(list(COMMANDS))).items():
         tables = {one: sub for one, sub in choices_of(command).items() if one in ("list", "status", "search")}
-        if not tables and name in ("fleet", "trust", "whatif", "sim", "eval", "models"):
+        if not tables and name in ("fleet", "trust", "whatif", "tune", "sim", "eval", "models"):
             tables = {"": command}
         missing += [f"{name} {one}" for one, sub in tables.items() if "--json" not in sub._option_string_actions]
     assert not missing

@@ -322,6 +322,7 @@ def test_a_flag_s_name_in_a_file_is_answered_with_the_key(tmp_path, key, meant):
             ("config", "check", "my.toml"),
             "unexpected argument 'my.toml' (to name a configuration file, use --config FILE)",
         ),
+        (("serve", "app:agent"), "unexpected argument 'app:agent' (to name an agent, use --agent app:agent)"),
         (("runs", "list", "--stor", "x"), "there is no flag --stor; did you mean --store?"),
         (("demo", "one", "two"), "unexpected argument 'two'"),
         (("sim", "--zzzzzz"), "there is no flag --zzzzzz\n"),

@@ -130,6 +130,13 @@ def test_test_lists_the_tools_and_calls_one(tmp_path):
         "  add  Add two numbers.",
         "5",
     ]
+    code, out, _ = command("mcp", "test", "--json", *flags, folder=tmp_path)
+    assert [json.loads(line) for line in out.splitlines()] == [
+        {"server": "fake", "tool": "echo", "description": "Say it back."},
+        {"server": "fake", "tool": "add", "description": "Add two numbers."},
+    ]
+    code, _, err = command("mcp", "test", "--json", "--call", "add", "{}", *flags, folder=tmp_path)
+    assert (code, "leave out --call or --json" in err) == (2, True)
     code, _, err = command("mcp", "test", "--call", "add", "{}", *flags, folder=tmp_path)
     assert (code, "missing required field 'a'" in err) == (1, True)
     code, _, err = command("mcp", "test", "fale", *flags, folder=tmp_path)

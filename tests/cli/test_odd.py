@@ -140,8 +140,8 @@ def test_the_package_is_the_command(tmp_path):
 @pytest.mark.parametrize(
     ("said", "why"),
     [
-        ("crew_here", "expected MODULE:NAME, such as my_package.agents:helper"),
-        ("python:crew_here", "expected MODULE:NAME, such as my_package.agents:helper"),
+        ("crew_here", "expected MODULE:NAME, such as crew_here:agent"),
+        ("python:crew_here", "expected MODULE:NAME, such as crew_here:agent"),
         ("no_such.crew:agent", "there is no module 'no_such' in this folder or among the installed packages"),
         ("crew_here:agnt", "module 'crew_here' has no 'agnt'; did you mean crew_here:agent?"),
         ("crew_here:zebra", "module 'crew_here' has no 'zebra'"),

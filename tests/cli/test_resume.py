@@ -9,6 +9,7 @@ import sqlite3
 
 import pytest
 
+from glidepath import Agent, Limits
 from glidepath.apps.cli import LoadedSettings
 from glidepath.apps.cli.commands.run_command import describe_interruption, resume_line
 from glidepath.apps.cli.layers import Known
@@ -16,6 +17,7 @@ from glidepath.errors import StoreError
 from glidepath.messages import ToolCall
 from glidepath.outcome import AgentState, ConfigurationChange, LoopOutcome, RunResult
 from glidepath.sessions import SqliteStore, this_owner
+from glidepath.testing import ScriptedModel, say
 
 from .shell_user import glidepath
 
@@ -37,6 +39,24 @@ def test_a_run_that_met_a_limit_goes_on_with_a_higher_one(tmp_path):
     assert again.code == 3
     assert result["iterations"] == 5  # the sixth is the grace
     assert [m["content"] for m in result["messages"] if m["role"] == "user" and not m["internal"]] == ["go"]
+
+
+def test_an_agent_of_ones_own_goes_on_with_the_command_that_was_printed(tmp_path):
+    (tmp_path / "bakery.py").write_text(
+        "from glidepath import Agent, tool\n"
+        "from glidepath.testing import ScriptedModel, call, say\n"
+        "@tool\n"
+        "def knead(times: int) -> str:\n"
+        "    return f'kneaded {times} times'\n"
+        "def bake(request):\n"
+        "    return call('knead', times=len(request.messages)) if request.tools else say('Landed.')\n"
+        "agent = Agent(model=ScriptedModel().forever(bake), tools=[knead])\n"
+    )
+    ran = glidepath("run", "bake", "--agent", "bakery:agent", "--store", "s.db", "--max-turns", "2", folder=tmp_path)
+    assert (ran.code, ran.out) == (3, "Landed.\n")
+    again = glidepath(*last_line(ran), "--output-format", "json", folder=tmp_path)
+    assert again.code == 3, again.err
+    assert json.loads(again.out)["iterations"] > 2
 
 
 def test_the_command_to_continue_raises_the_limit_above_what_the_run_has_used_already(tmp_path):
@@ -273,6 +293,16 @@ def test_resuming_a_run_that_is_done_says_that_nothing_ran(tmp_path):
     *words, text = shlex.split(line)
     assert text == "TEXT"
     assert glidepath(*words, "more", folder=tmp_path).out == "You said: more\n"
+
+
+def test_a_done_run_whose_model_nobody_knows_is_an_error_and_promises_no_answer(tmp_path):
+    store = SqliteStore(tmp_path / "runs.db")
+    agent = Agent(model=ScriptedModel([say("Hello.")]), limits=Limits(max_iterations=2), store=store)
+    agent.run_sync("Hi.", session="mine")
+    ran = glidepath("resume", "mine", "--store", "runs.db", folder=tmp_path)
+    assert (ran.code, ran.out) == (2, "")
+    assert "mine does not know which model it was held with: pass --model NAME" in ran.err
+    assert "this is its answer" not in ran.err
 
 
 def test_a_run_that_got_stuck_is_to_be_told_another_way(tmp_path):

@@ -1,6 +1,7 @@
 """Skills, agents and commands of a folder on the command line: once it is trusted, as it was then."""
 
 import io
+import json
 
 import pytest
 from tests.skills.conftest import write_agent, write_skill
@@ -93,6 +94,16 @@ def test_check_reads_everything_and_lists_what_has_no_effect(project):
     assert "1 skill can be used, 1 cannot." in ran.out
     assert "1 agent can be used, 0 cannot." in ran.out
     assert "1 command can be used, 1 cannot." in ran.out
+    told = glidepath("skills", "check", "--json", folder=project)
+    files = [json.loads(line) for line in told.out.splitlines()]
+    assert told.code == 1
+    assert sorted((one["kind"], one["error"] is None) for one in files) == [
+        ("agent", True),
+        ("command", False),
+        ("command", True),
+        ("skill", False),
+        ("skill", True),
+    ]
     (project / ".claude/commands/runs.md").unlink()
     (project / ".claude/skills/broken/SKILL.md").unlink()
     assert glidepath("skills", "check", "-q", str(project), folder=project).code == 0

@@ -53,7 +53,8 @@ def _dispatch(argv: Sequence[str], world: CliContext) -> int:
     try:
         options, execute = parse(argv, world)
         code: int = execute(options, world)
-        world.write("")
+        if not world.stdout.closed:  # as it is where a protocol was spoken on it, and the other side has gone
+            world.write("")
     except (ConfigurationError, StoreError) as error:
         world.complain(str(error))
         return 2

@@ -22,6 +22,7 @@ from glidepath.apps.cli.instructions import (
     shape_by_agent_file,
 )
 from glidepath.apps.cli.layers import Known, LoadedSettings
+from glidepath.apps.cli.own_prompt import PROMPT, has_own_prompt, write_own_prompt
 from glidepath.apps.cli.settings import SETTINGS
 from glidepath.apps.cli.stores import NO_STORE, add_redaction, make_store, store_path
 from glidepath.guards import GuardrailsConfig
@@ -56,7 +57,7 @@ def make_agent(
             )
         raise ConfigurationError(
             "no model is named: pass --model NAME, set GLIDEPATH_MODEL, or write model = ... into glidepath.toml; "
-            "`glidepath models` lists the providers, `glidepath demo` needs none"
+            "`glidepath models` lists the providers; without a key: local:smollm2, or `glidepath demo`"
         )
     if name in EMBEDDED:
         _offer_little(settings, world)  # first: nobody fetches a model to hear that it cannot do this
@@ -73,8 +74,11 @@ def make_agent(
     if plugins:
         fields["plugins"] = (*fields.get("plugins", ()), *plugins)
     told = project_instructions(world, wanted=settings.get("agents_md") is not False)
+    # The embedded model is too small to make use of it, and an agent from a file has its own.
+    if has_own_prompt(settings) and name not in EMBEDDED and not settings.get("agent_file"):
+        fields[PROMPT] = write_own_prompt(settings[PROMPT], world.folder)
     if told:
-        fields["system_prompt"] = "\n\n".join(filter(None, [fields.get("system_prompt"), told]))
+        fields[PROMPT] = "\n\n".join(filter(None, [fields.get(PROMPT), told]))
     if name not in EMBEDDED or settings.get("overload"):
         fields["skills"], fields["agents"] = load_skills(settings, world), load_agent_files(settings, world)
     if settings.get("agent_file"):
@@ -94,17 +98,30 @@ def open_store(named: str, settings: LoadedSettings, world: CliContext) -> Any:
 
 def set_up_telemetry(settings: LoadedSettings) -> Any:
     """Set up the OpenTelemetry SDK and return the plugin."""
+    chosen = settings.is_set_by_person("telemetry.content")  # else the environment decides
+    return make_telemetry(settings.get("telemetry.content") if chosen else None)
+
+
+def make_telemetry(content: bool | None = None) -> Any:
+    """Set up the OpenTelemetry SDK and return the plugin; without `content` the environment decides about texts."""
+    check_telemetry()
+    from glidepath.apps.telemetry import OpenTelemetry
+    from glidepath.apps.telemetry.sdk import set_up_sdk
+
+    set_up_sdk()
+    return OpenTelemetry(content=content)
+
+
+def check_telemetry() -> None:
+    """Raise `ConfigurationError` where what telemetry needs is not installed."""
     try:
-        from glidepath.apps.telemetry import OpenTelemetry
-        from glidepath.apps.telemetry.sdk import set_up_sdk
+        for module in ("glidepath.apps.telemetry.sdk", "opentelemetry.sdk"):
+            import_module(module)
     except ImportError:
         raise ConfigurationError(
             "--otel needs the extra otel and the OpenTelemetry SDK: "
             + install_line("otel", "opentelemetry-sdk", "opentelemetry-exporter-otlp-proto-http")
         ) from None
-    set_up_sdk()
-    chosen = settings.is_set_by_person("telemetry.content")  # else the environment decides
-    return OpenTelemetry(content=settings.get("telemetry.content") if chosen else None)
 
 
 def _offer_little(settings: LoadedSettings, world: CliContext) -> None:
@@ -114,7 +131,7 @@ def _offer_little(settings: LoadedSettings, world: CliContext) -> None:
         return
     if not settings.is_set_by_person("tools") and not servers:
         if tools:
-            world.note_once("the embedded model gets no tools: it is too small for them. Name one with --tools.")
+            world.note_once("the embedded model gets no tools: it is too small for them. --tools NAME gives it one")
         settings.known["tools"] = Known((), "default")
     elif len(tools) > 1 or servers or set(tools) & {"write", "edit", "shell"}:
         raise ConfigurationError(
@@ -139,7 +156,7 @@ def config_fields(settings: LoadedSettings) -> dict[str, Any]:
     groups: dict[str, dict[str, Any]] = {"LoopConfig": {}, "Limits": {}, "GuardrailsConfig": {}}
     for setting in SETTINGS:
         group, _, field = setting.python.partition(".")
-        if group and setting.key in settings.known:
+        if group and setting.key in settings.known and not (setting.key == PROMPT and has_own_prompt(settings)):
             groups[group][field] = settings[setting.key]
     fields = groups["LoopConfig"]
     if "default_execution_mode" in fields:
@@ -201,15 +218,20 @@ def _call_model_factory(factory: object, name: str) -> Any:
         raise ConfigurationError(f"{name}: making the model failed: {describe_error(error)}") from error
 
 
+def search_folder(world: CliContext) -> None:
+    """Let imports find the modules of the current folder, as with `python -m`."""
+    here = str(world.folder)
+    if here not in sys.path:
+        sys.path.insert(0, here)
+
+
 def find_object(name: str, world: CliContext) -> Any:
     """What `python:package.module:attribute` names; the current folder is searched, as with `python -m`."""
     _, _, path = name.partition(":")
     module, sign, attribute = path.partition(":")
     if not sign or not module or not attribute:
         raise ConfigurationError(f"{name}: expected python:package.module:attribute")
-    here = str(world.folder)
-    if here not in sys.path:
-        sys.path.insert(0, here)
+    search_folder(world)
     try:
         found: Any = import_module(module)
         for part in attribute.split("."):

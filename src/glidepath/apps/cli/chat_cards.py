@@ -177,18 +177,21 @@ def print_chats(settings: LoadedSettings, world: CliContext) -> int:
 
 def run_to_resume(options: Namespace, settings: LoadedSettings, world: CliContext) -> str:
     """The session whose run is to be resumed; a note says when that run is done. Raises `ConfigurationError`."""
-    which = Namespace(go_on=False, last=options.last, resume=options.session)
+    which, notes = Namespace(go_on=False, last=options.last, resume=options.session), []
 
     async def look(store: SessionStore, session: str) -> bool:
         ended = await describe_outcome(store, session)
         if ended == "done":
             more = make_next_run_command(session, settings)
-            world.note(f"nothing ran: this run is already done, and this is its answer; to say more: {more}")
+            notes.append(f"nothing ran: this run is already done, and this is its answer; to say more: {more}")
         elif ended == "paused":
             await _check_pending(store, session, settings)
         return ended != "done"
 
-    return choose_chat(which, settings, world, look) or ""
+    found = choose_chat(which, settings, world, look) or ""
+    for one in notes:  # not before a model is known: without one there is an error, and no answer
+        world.note(one)
+    return found
 
 
 def make_pending_notes(

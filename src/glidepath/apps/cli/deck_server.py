@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import re
 import socket
 import sys
+from collections.abc import Sequence
 from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from glidepath.apps.cli.agent_maker import find_object
@@ -17,6 +20,7 @@ from glidepath.values import ConfigurationError
 
 if TYPE_CHECKING:
     from glidepath.apps.cli.cli_context import CliContext
+    from glidepath.apps.server import Webhook
     from glidepath.spi import SessionStore
 
 DEFAULT_NAME = "agent"  # what an agent is called whose maker did not name it
@@ -53,8 +57,9 @@ def find_agent(path: str, world: CliContext, said: str = "") -> Any:
     """What the MODULE:NAME of an --agent flag names; raises `ConfigurationError` in the words of that flag."""
     flag, path = f"--agent {said or path}", path.removeprefix("python:")
     module, _, name = path.partition(":")
-    if not module or not name:
-        raise ConfigurationError(f"{flag}: expected MODULE:NAME, such as my_package.agents:helper")
+    if not module or not name or module.endswith(".py") or "/" in module:
+        guess = _guess_agent(module, name, world)
+        raise ConfigurationError(f"{flag}: expected MODULE:NAME, such as {guess or 'my_package.agents:helper'}")
     try:
         return find_object(f"python:{path}", world)
     except ConfigurationError as error:
@@ -68,6 +73,17 @@ def find_agent(path: str, world: CliContext, said: str = "") -> Any:
             )
             why = f"module {module!r} has no {name!r}" + (f"; did you mean {module}:{meant}?" if meant else "")
         raise ConfigurationError(f"{flag}: {why}") from error
+
+
+def _guess_agent(path: str, name: str, world: CliContext) -> str:
+    """What was meant by the path of a file, or by a module alone, where there is such a file; else nothing."""
+    module = path.removeprefix("./").removesuffix(".py").replace("/", ".")
+    try:
+        text = (world.folder / f"{module.replace('.', '/')}.py").read_text(encoding="utf-8")
+    except (OSError, ValueError):
+        return ""
+    made = re.search(r"^(\w+)\s*(?::[^=\n]+)?=\s*Agent\(", text, re.MULTILINE)
+    return f"{module}:{name or (made[1] if made else 'agent')}"
 
 
 def serve(
@@ -85,7 +101,7 @@ def serve(
 
     require_extra("starlette", "serve")
     require_extra("uvicorn", "serve")
-    from glidepath.apps.cli.gate_server import gate_maker
+    from glidepath.apps.cli.gate_server import gate_maker, make_reload
     from glidepath.apps.server import app
     from glidepath.apps.server.listener import listen
 
@@ -102,7 +118,9 @@ def serve(
         allow_origins=options.allow_origin,
         mcp_name=getattr(options, "name", "glidepath"),
         prefix=options.prefix,
+        trace_url=options.trace_url,
         resume_lost=options.resume_lost,
+        webhooks=_read_webhooks(options, world),
         demo=demo,
         gate=gate_maker(options, store, world) if getattr(options, "gate", None) else None,
     )
@@ -121,11 +139,22 @@ def serve(
     try:
         if page is not None and not options.no_browser:
             _open_browser(page.path.as_uri())
-        ended = None if page is None else page.remove
-        listen(application, bound, tls_cert=options.tls_cert, tls_key=options.tls_key, ended=ended)
+        ended, reload = None if page is None else page.remove, make_reload(application, options, world)
+        listen(application, bound, tls_cert=options.tls_cert, tls_key=options.tls_key, ended=ended, reload=reload)
     except KeyboardInterrupt:
         return STOPPED
     return 0
+
+
+def _read_webhooks(options: argparse.Namespace, world: CliContext) -> Sequence[Webhook]:
+    """The webhooks of the file that the command line names; no other file can add one."""
+    if getattr(options, "webhooks", None) is None:
+        return ()
+    from glidepath.apps.cli.secrets_given import read_secret
+    from glidepath.apps.server import read_webhooks
+
+    path = world.folder / Path(options.webhooks).expanduser()
+    return read_webhooks(path, world.environ, lambda file: read_secret("--webhooks", file))
 
 
 def make_entry_file(application: Any, address: str, port: int, world: CliContext) -> WayIn | None:

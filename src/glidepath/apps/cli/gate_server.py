@@ -28,8 +28,8 @@ def serve(options: argparse.Namespace, world: CliContext) -> int:
     from glidepath.apps.cli.deck_server import address_of, make_entry_file
     from glidepath.apps.cli.extras import require_extra
     from glidepath.apps.cli.secrets_given import check_secrets
+    from glidepath.apps.gate import freeze_heap, listen_config
     from glidepath.apps.gate.gate_toml import load_config
-    from glidepath.apps.gate.listening import freeze_heap, listen_config
 
     require_extra("starlette", "serve")
     from glidepath.apps.server import app
@@ -62,6 +62,7 @@ def serve(options: argparse.Namespace, world: CliContext) -> int:
             tls_cert=options.tls_cert,
             tls_key=options.tls_key,
             ended=end,
+            reload=partial(reload_gate, gate, options.config, world, lambda new: note.write(address, key, new)),
             configure=partial(listen_config, lifespan="on"),
         )
     except KeyboardInterrupt:
@@ -82,10 +83,39 @@ def gate_maker(options: argparse.Namespace, store: Any, world: CliContext) -> Ca
     return lambda token: _make_gate(config, options, world, store, {token: "control:operator"})
 
 
+def make_reload(application: Any, options: argparse.Namespace, world: CliContext) -> Callable[[], None] | None:
+    """What `glidepath serve` does when its gate, if it has one, is to read its configuration again."""
+    path = getattr(options, "gate", None)
+    return partial(reload_gate, application.state.gate, path, world) if path else None
+
+
+def reload_gate(gate: Any, path: str, world: CliContext, then: Callable[[GateConfig], None] | None = None) -> None:
+    """Read the configuration of a gate that runs again, and report the result on standard error. Never raises.
+
+    With a mistake in it, the gate continues as it was.
+    """
+    from glidepath.apps.gate.gate_toml import load_config
+
+    try:
+        config = load_config(world.folder / Path(path).expanduser(), world.environ)
+        later = gate.reload(config)
+    except ConfigurationError as error:
+        world.complain(f"{error}; the gate continues as it was")
+        return
+    except Exception as error:  # a guard that crashes stops what it guards
+        world.complain(f"{path} could not be read again ({type(error).__name__}: {error}): restart the gate")
+        return
+    world.note(f"{path} was read again" + (f"; for {' and '.join(later)}, restart the gate" if later else ""))
+    if then is not None:
+        with suppress(ConfigurationError):
+            then(config)
+
+
 def _make_gate(
     config: GateConfig, options: argparse.Namespace, world: CliContext, store: Any, tokens: dict[str, str]
 ) -> Any:
     """A gate for the application of a server, which closes the store itself."""
+    from glidepath.apps.cli.agent_maker import make_telemetry
     from glidepath.apps.gate.served_gate import ServedGate
     from glidepath.apps.server.locks import keys_for
 
@@ -97,6 +127,7 @@ def _make_gate(
         owns_store=False,
         keys=None if store is None else keys_for(store),
         hosts=_hosts(options),
+        telemetry=make_telemetry() if getattr(options, "otel", False) else None,
     )
 
 
@@ -192,13 +223,13 @@ def _find_running(port: int | None) -> dict[str, Any]:
 
 
 def _choose_store(said: str | None, world: CliContext) -> Any:
-    from glidepath.apps.cli.stores import NO_STORE, SERVE_STORE, check_store, make_store
+    from glidepath.apps.cli.stores import NO_STORE, SERVE_STORE, check_store, open_redacted_store
 
     name = said or world.environ.get("GLIDEPATH_STORE") or SERVE_STORE
     if name == NO_STORE:
         return None
     check_store(name, world, new=True)
-    return make_store(name, world)
+    return open_redacted_store(name, None, world)
 
 
 def _bind(host: str, port: int) -> socket.socket:

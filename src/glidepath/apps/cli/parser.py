@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from importlib import import_module
 from typing import Any, NoReturn
 
@@ -11,6 +11,7 @@ from glidepath._version import VERSION
 from glidepath.apps.cli.cli_context import CliContext
 from glidepath.apps.cli.commands import COMMANDS, FAMILIES, GROUPS
 
+_WIDE = 80
 Execute = Callable[[argparse.Namespace, CliContext], int]
 
 _EPILOG = """\
@@ -46,7 +47,10 @@ def parse(argv: Sequence[str], world: CliContext) -> tuple[argparse.Namespace, E
 
 
 def _short_page() -> str:
-    """What `--help` prints: the commands most people need, within 24 lines."""
+    """What `--help` prints: the commands most people need, within 24 lines of 80 columns."""
+    from shutil import get_terminal_size
+    from textwrap import wrap
+
     shown = {title: {name: line for name, line in lines.items() if name in COMMANDS} for title, lines in GROUPS.items()}
     lines = ["usage: glidepath COMMAND ...    An agent runtime that always lands."]
     for title, rows in shown.items():
@@ -54,6 +58,9 @@ def _short_page() -> str:
         lines += [f"  {name:<9} {line}" for name, line in rows.items()]
     more = len(COMMANDS) - sum(map(len, shown.values()))
     lines += ["", f"`glidepath COMMAND --help` explains one; --help-all: {more} more, and exit codes."]
+    width = get_terminal_size().columns
+    if width < _WIDE:
+        lines = [row for line in lines for row in (wrap(line, width, subsequent_indent=" " * 12) or [""])]
     return "".join(f"{line}\n" for line in lines)
 
 
@@ -98,8 +105,9 @@ _ELSEWHERE = {
     "logs": "runs show",
     "ls": "sessions list",
     "prompt": "run",
+    "prune": "runs prune",
     "pull": "models pull",
-    "replay": "runs replay",
+    "repair": "runs repair",
     "rm": "sessions delete",
     "search": "sessions search",
     "show": "sessions show",
@@ -149,6 +157,8 @@ class _Parser(argparse.ArgumentParser):
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**{"allow_abbrev": False, **options})
+        self.command_as = ""
+        """The name under which the words after `--` are kept, for a command that has arguments before its flags."""
 
     @property
     def flags(self) -> Iterable[str]:
@@ -157,9 +167,16 @@ class _Parser(argparse.ArgumentParser):
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
         """Like the standard method, but unknown arguments are errors."""
+        command: list[str] | None = None
+        if self.command_as and args is not None and "--" in args:
+            # The standard method gives the words to whichever argument is still missing.
+            at = list(args).index("--")
+            args, command = list(args[:at]), list(args[at + 1 :])
         found, unknown = super().parse_known_args(args, namespace)
+        if self.command_as:
+            setattr(found, self.command_as, command or [])
         if unknown:
-            self.error(self._explain_error(unknown))
+            self.error(self._explain_error(unknown, {} if "--" in (args or ()) else vars(found)))
         return found, unknown
 
     def error(self, message: str) -> NoReturn:
@@ -180,9 +197,13 @@ class _Parser(argparse.ArgumentParser):
         hint = f"; did you mean {close}?" if close else ""
         raise argparse.ArgumentError(action, f"invalid choice: {value!r} (choose from {', '.join(choices)}){hint}")
 
-    def _explain_error(self, unknown: Sequence[str]) -> str:
+    def _explain_error(self, unknown: Sequence[str], undashed: Mapping[str, Any]) -> str:
         from glidepath.apps.cli.usage_errors import explain_unexpected, unknown_flag
 
+        for action in self._actions:
+            begun = action.metavar == "COMMAND" and action.nargs == "*" and undashed.get(action.dest)
+            if begun:  # ours would be mixed with its flags
+                return f"first the flags, then --, then the command: {self.prog} [flags] -- {begun[0]} ..."
         flag = next((word.partition("=")[0] for word in unknown if word.startswith("-")), None)
         return explain_unexpected(unknown[0], self._actions) if flag is None else unknown_flag(flag, self._actions)
 

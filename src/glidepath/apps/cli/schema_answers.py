@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from glidepath.mcp.schema_check import schema_problems
+from glidepath.mcp import make_schema_type
 from glidepath.values import ConfigurationError
 
 _MOST = 1_000_000
@@ -14,27 +14,7 @@ _MOST = 1_000_000
 
 def answer_type(path: Path) -> type:
     """A type whose values are plain JSON objects that fit the schema in a file; raises `ConfigurationError`."""
-    schema = _schema_in(path)
-
-    class Answer(dict):  # type: ignore[type-arg]
-        """A JSON object that fits."""
-
-        @classmethod
-        def model_json_schema(cls) -> dict[str, Any]:
-            return dict(schema)
-
-        @classmethod
-        def model_validate(cls, value: object) -> Any:
-            problems = schema_problems(schema, value)
-            if problems or not isinstance(value, dict):
-                raise ValueError("; ".join(problems))
-            return cls(value)
-
-        def model_dump(self, **_: object) -> dict[str, Any]:
-            return dict(self)
-
-    Answer.__name__ = str(schema.get("title") or "Answer")
-    return Answer
+    return make_schema_type(_schema_in(path))
 
 
 def _schema_in(path: Path) -> dict[str, Any]:

@@ -106,6 +106,7 @@ def add_filters(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("which sessions")
     group.add_argument("--tag", help="only those with this tag")
     group.add_argument("--agent", metavar="NAME", help="only those whose last run was this agent's")
+    group.add_argument("--user", metavar="NAME", help="only those whose last run was for this user")
     group.add_argument("--outcome", metavar="WORD", help=f"how the last run ended: {', '.join(_list_outcomes())}")
     group.add_argument("--state", metavar="WORD", help="state of the last run, such as completed or error")
     group.add_argument("--newer-than", metavar="TIME", help="active within the last 12h, 7d, 2w")
@@ -158,6 +159,7 @@ def query_of(options: argparse.Namespace, **fields: Any) -> SessionQuery:
         roots=not options.children,
         tag=None if options.tag is None else check_tag(options.tag),
         agent=options.agent,
+        user=options.user,
         outcome=None if options.outcome is None else _parse_word("--outcome", options.outcome, _list_outcomes()),
         state=None if options.state is None else state_of(options.state),
         after=None if newer is None else now - seconds_of("--newer-than", newer),
@@ -267,6 +269,7 @@ def as_json(entry: Entry) -> dict[str, Any]:
         "standing": describe_state(entry),
         "agent": known.get("agent"),
         "model": known.get("model"),
+        "user": known.get("user"),
         "task": known.get("task"),
         "turns": used.get("turns"),
         "tokens": used.get("tokens"),

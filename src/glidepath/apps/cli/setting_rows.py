@@ -178,10 +178,20 @@ ROWS = (
         python="LoopConfig.tools",
     ),
     Setting(
+        kind="table",
+        help=("tools that run at the model's provider: web_search, web_fetch, code_execution, each with its options"),
+        key="hosted_tools",
+        python="LoopConfig.hosted_tools",
+    ),
+    Setting(
         kind="text",
-        help="what the model is told first",
+        help="what the model is told first; {folder} and {date} are filled in where it is our own",
         flag="--system-prompt",
         metavar="TEXT",
+        default=(
+            "You help the person at this terminal. You work in the folder {folder}. Today is {date}. Look"
+            " things up with your tools instead of guessing, and keep your answers short."
+        ),
         key="system_prompt",
         python="LoopConfig.system_prompt",
     ),
@@ -295,12 +305,25 @@ ROWS = (
         python="LoopConfig.max_output_tokens",
     ),
     Setting(
-        kind="text?",
+        kind="choice?",
         help="how hard the model should think; passed to the model",
         flag="--reasoning",
+        choices=("none", "minimal", "low", "medium", "high", "xhigh", "max"),
         metavar="LEVEL",
         key="reasoning",
         python="LoopConfig.reasoning",
+    ),
+    Setting(
+        kind="int?",
+        help="how many tokens the model may think, where it takes a number",
+        key="reasoning_tokens",
+        python="LoopConfig.reasoning_tokens",
+    ),
+    Setting(
+        kind="bool",
+        help="tell the model how many tokens its run has left, where its provider takes that",
+        key="task_budget",
+        python="LoopConfig.task_budget",
     ),
     Setting(
         kind="text",

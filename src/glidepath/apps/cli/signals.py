@@ -6,12 +6,14 @@ import asyncio
 import signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from time import monotonic
 
 from glidepath.run import CancelToken
 
 FINISHING = "finishing up; Ctrl-C again to stop now"
 _PATIENCE = 1.2  # seconds for tasks still running after the run has ended: abandoned ones are closed after one
 _ROUNDS = 3  # stopping a task may leave another one to close
+_DEAF = 2.0  # seconds after which Ctrl-C interrupts what keeps the loop from hearing the first one
 _STOPS = (signal.SIGTERM, signal.SIGHUP)
 
 
@@ -33,7 +35,17 @@ def catch_signals(token: CancelToken, say: Callable[[str], None]) -> Iterator[Ca
     loop = asyncio.get_running_loop()
     caught = Caught()
 
+    unheard: list[float] = []
+
+    def press(*_: object) -> None:
+        """Wake the loop; a tool or an evaluator that blocks it is interrupted by another Ctrl-C."""
+        now = monotonic()
+        if unheard and now - unheard[0] > _DEAF:
+            raise KeyboardInterrupt
+        unheard.append(now)
+
     def interrupt() -> None:
+        unheard.clear()
         if caught.number is None:
             caught.number = signal.SIGINT
             if not caught.asking:
@@ -51,6 +63,7 @@ def catch_signals(token: CancelToken, say: Callable[[str], None]) -> Iterator[Ca
 
     before = {number: signal.getsignal(number) for number in (signal.SIGINT, *_STOPS)}
     loop.add_signal_handler(signal.SIGINT, interrupt)
+    signal.signal(signal.SIGINT, press)  # the loop hears it as before: the signal wakes it up
     for number in _STOPS:
         if before[number] != signal.SIG_IGN:  # respect nohup
             loop.add_signal_handler(number, stop, number)

@@ -123,6 +123,8 @@ def explain_unexpected(word: str, actions: Iterable[argparse.Action]) -> str:
         hint = " (write the whole text in one place, in quotes)"
     elif "--add" in flags:
         hint = " (to add a tag, use --add TAG)"
+    elif "--agent" in flags and ":" in word:
+        hint = f" (to name an agent, use --agent {word})"
     elif "--config" in flags:
         hint = " (to name a configuration file, use --config FILE)"
     return f"unexpected argument {word!r}{hint}"

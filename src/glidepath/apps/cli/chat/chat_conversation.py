@@ -282,7 +282,8 @@ class Conversation:
         size = make_sizer(CharEstimator())
         sizes = [size(message) for message in messages]
         before = sum(sizes)
-        shaped = Compact().shape(messages, sizes, before // 2, [0] if messages else [])
+        pinned = [0] if messages else []
+        shaped = Compact().shape_listing_calls(None, messages, sizes, before // 2, pinned)[0]
         if not shaped.dropped:
             return "There is nothing to shorten."
         messages[:] = list(shaped.messages)

@@ -110,7 +110,8 @@ def _row(talk: Conversation, name: str) -> str:
     if limit is None:
         return f"{name:<11} no limit"
     if not _is_given(talk, name):
-        return f"{name:<11} {_format_amount(name, limit)} for each message (the default)"
+        whose = "the default" if talk.settings.agent is None else "the agent's own"
+        return f"{name:<11} {_format_amount(name, limit)} for each message ({whose})"
     return (
         f"{name:<11} {_format_amount(name, limit)} for the conversation, "
         f"{_format_amount(name, _amount_used(talk, name))} used"

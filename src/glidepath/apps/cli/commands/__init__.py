@@ -19,6 +19,7 @@ COMMANDS: dict[str, str] = {
     "fleet": "show a fleet, and set what it may spend and how fast",
     "serve": "serve agents over HTTP, with the flight deck in the browser",
     "gate": "put a gate before any agent: claude, codex, opencode and others land in a budget",
+    "replay": "replay a recorded run of another agent offline, or continue from one of its turns",
     "keys": "add, list, revoke the keys that others call your server with",
     "acp": "connect an editor to an agent over the Agent Client Protocol",
     "deck": "open the flight deck on a store, on a demo fleet, or export a run",
@@ -31,6 +32,7 @@ COMMANDS: dict[str, str] = {
     "eval": "try an agent on a dataset: pass rate, cost, and what a smaller budget would buy",
     "approvals": "ask what a set of approval rules would have decided about stored runs",
     "whatif": "ask what other limits, prices or guards would have done to stored runs",
+    "tune": "replay stored runs and propose guard thresholds",
     "config": "show, check and describe the configuration",
     "trust": "trust this folder's configuration, list or revoke trust",
     "completion": "print a completion script for your shell",
@@ -48,7 +50,7 @@ GROUPS: dict[str, dict[str, str]] = {
     "limit and test": {
         "gate": "land any agent in a budget: claude, codex, opencode and others",
         "demo": "see an agent land and a budget hold, no key needed",
-        "sim": "test your limits on misbehaving models; sim whatif, sim --tune",
+        "sim": "test your limits on misbehaving models; sim whatif, sim tune",
         "eval": "try an agent on a dataset: pass rate, cost, smaller budgets",
         "wallets": "list, show, set, close, open, remove stored budgets",
     },
@@ -62,5 +64,5 @@ GROUPS: dict[str, dict[str, str]] = {
     },
 }
 """What `glidepath --help` shows: it fits a small terminal. `--help-all` shows every command."""
-FAMILIES: dict[str, dict[str, str]] = {"sim": {"whatif": "whatif"}}
+FAMILIES: dict[str, dict[str, str]] = {"sim": {"whatif": "whatif", "tune": "tune"}}
 """A word behind a command that leads to another command: `glidepath sim whatif`."""

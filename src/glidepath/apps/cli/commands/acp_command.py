@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from glidepath.apps.cli.cli_context import CliContext
 
+MOST_LINE = 50 << 20  # bytes of a message that are read at once
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--agent", required=True, metavar="MODULE:ATTR", help="the agent that answers the editor")
@@ -34,12 +36,23 @@ def execute(options: argparse.Namespace, world: CliContext) -> int:
 
     require_extra("acp", "serve")
     import acp
+    from acp.stdio import stdio_streams
 
+    from glidepath.apps.server.acp_lines import MessageLines
     from glidepath.apps.server.protocol_acp import EditorAgent
 
     ((_, agent),) = load_agents([options.agent], world).items()
     if agent.config.store is None and options.store != "none":
         agent = agent.replace(store=open_redacted_store(options.store, options.redact, world))
     answering: Any = EditorAgent(agent)
-    asyncio.run(acp.run_agent(answering))
+
+    async def answer() -> None:
+        reader, writer = await stdio_streams(limit=MOST_LINE)
+        try:
+            lines = MessageLines(reader, writer)
+            await acp.run_agent(answering, writer, lines, use_unstable_protocol=True)  # close and resume a session
+        finally:
+            await answering.close()
+
+    asyncio.run(answer())
     return 0

@@ -13,8 +13,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from glidepath.apps.cli.arguments import add_config_flags, parse_whole_number
+from glidepath.apps.cli.cli_context import screen_size
 from glidepath.apps.cli.usage_errors import to_write
-from glidepath.values import ConfigurationError
+from glidepath.values import ConfigurationError, check_int, check_seconds
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -39,6 +40,7 @@ exit codes:
 """
 _ACTIONS = ("list", "show", "compare", "curve")
 _BELOW, _UNCOVERED = 1, 3
+_AT_ONCE, _EVALUATOR_SECONDS = 8, 60.0
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -64,13 +66,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     what.add_argument("--repeat", type=int, default=1, metavar="N", help="run every case N times (default: 1)")
     what.add_argument("--head", type=int, metavar="N", help="only the first N cases")
     how = parser.add_argument_group("how")
-    how.add_argument("--concurrency", type=int, default=8, metavar="N", help="cases at the same time (default: 8)")
+    at_once = f"cases at the same time (default: {_AT_ONCE})"
+    how.add_argument("--concurrency", type=int, default=_AT_ONCE, metavar="N", help=at_once)
     how.add_argument("--max-budget-usd", metavar="USD", help="dollars for all runs and judges together")
     how.add_argument("--max-tokens", type=parse_whole_number, metavar="N", help="tokens for all of them together")
     how.add_argument("--timeout", metavar="TIME", help="time for all of them together: seconds, or 90s, 30m")
     how.add_argument("--name", metavar="NAME", help="the name of the evaluation; one that exists is continued")
     how.add_argument(
-        "--evaluator-timeout", type=float, default=60.0, metavar="S", help="seconds that one evaluator has"
+        "--evaluator-timeout",
+        type=float,
+        default=_EVALUATOR_SECONDS,
+        metavar="S",
+        help=f"seconds that one evaluator has (default: {_EVALUATOR_SECONDS:g})",
     )
     curve = parser.add_argument_group("curve: pass rate and cost at smaller limits for each run, from one evaluation")
     curve.add_argument("--by", default="max_cost", metavar="LIMIT", help="max_cost, max_tokens, max_iterations, ...")
@@ -114,19 +121,23 @@ def execute(options: argparse.Namespace, world: CliContext) -> int:
 
 
 def _evaluate(file: str, options: argparse.Namespace, world: CliContext) -> int:
+    from glidepath.apps.cli.agent_maker import search_folder
     from glidepath.apps.evals import Dataset, make_eval_name
     from glidepath.run import CancelToken
 
     if bool(options.agent) == bool(options.program):
         raise ConfigurationError("name the agent under test: --agent MODULE:NAME, or --command 'PROGRAM {prompt}'")
+    search_folder(world)  # a dataset in Python may import what the agent is made of
     dataset = Dataset.load(world.folder / Path(file).expanduser())
     if options.head is not None:
+        check_int("--head", options.head, required=True)
         dataset = dataset.head(options.head)
+    check_int("--repeat", options.repeat, required=True)
+    check_int("--concurrency", options.concurrency, required=True)
+    check_seconds("--evaluator-timeout", options.evaluator_timeout, required=True)
     agent = _make_command(options, world) if options.program else _find_agent(options.agent, world)
     evaluators = [_find_evaluator(one, world) for one in options.evaluator]
     store, name = _open_store(options, world), options.name or make_eval_name(dataset.name)
-    tried = f"--agent {options.agent}" if options.agent else f"--command {shlex.quote(options.program)}"
-    again = f"glidepath eval {file} {tried} --name {name}"
     if store is not None:
         world.note(f"evaluation {name}")
     show = _make_progress_display(world)
@@ -139,13 +150,18 @@ def _evaluate(file: str, options: argparse.Namespace, world: CliContext) -> int:
         "store": store,
         "name": name,
         "evaluator_seconds": options.evaluator_timeout,
-        "source": {"file": str(world.folder / file), "agent": options.agent or "", "folder": str(world.folder)},
+        "source": {
+            "file": str(world.folder / file),
+            "agent": options.agent or "",
+            "folder": str(world.folder),
+            "evaluators": " ".join(options.evaluator),
+        },
     }
     report, signal = asyncio.run(_fly(dataset, agent, arguments, token, show, world))
     show(None)
     code = _finish(report, options, world)
     if store is not None and not report.complete and any(one.open for one in report.results) | bool(signal):
-        world.note(f"to continue: {again}")
+        world.note(f"to continue: {_make_repeat_command(file, options, name)}")
     return code if signal is None else 128 + signal
 
 
@@ -170,6 +186,31 @@ async def _fly(
         if arguments["store"] is not None:
             await arguments["store"].close()
         await abandon_tasks()
+
+
+_REPEATED = (
+    *("agent", "program", "upstream", "case_max_usd", "case_max_tokens", "case_timeout"),
+    *("evaluator", "evaluator_timeout", "repeat", "head", "concurrency"),
+    *("max_budget_usd", "max_tokens", "timeout", "config", "set"),
+)
+"""What the command that continues an evaluation must repeat."""
+
+
+def _make_repeat_command(file: str, options: argparse.Namespace, name: str) -> str:
+    """The command that continues it: with the same agent, evaluators and budget."""
+    usual = {"evaluator_timeout": _EVALUATOR_SECONDS, "repeat": 1, "concurrency": _AT_ONCE}
+    words = ["glidepath", "eval", shlex.quote(file)]
+    for field in _REPEATED:
+        given = getattr(options, field)
+        flag = "--command" if field == "program" else f"--{field.replace('_', '-')}"
+        if given is not None and given != usual.get(field):
+            for one in given if isinstance(given, list) else [given]:
+                words += [flag, shlex.quote(str(one))]
+    if options.store is not None:  # it may have a password
+        words += ["--store", '"$GLIDEPATH_STORE"' if "://" in options.store else shlex.quote(options.store)]
+    if options.no_config:
+        words.append("--no-config")
+    return " ".join([*words, "--name", name])
 
 
 def _find_agent(named: str, world: CliContext) -> Any:
@@ -340,31 +381,43 @@ def _draw_curve(names: Sequence[str], options: argparse.Namespace, world: CliCon
         raise ConfigurationError("curve: name one evaluation; `glidepath eval list` has them")
     (name,) = names
 
-    async def draw(store: Any) -> EvalReport:
+    async def find(store: Any) -> Any:
         try:
-            began = (await read_history(store, name)).began
+            return (await read_history(store, name)).began
         except StoreError as error:
             if error.kind != "missing":
                 raise
-            began = None
-        if began is None:
-            raise ConfigurationError(f"there is no evaluation {name!r:.80} in this store")
-        agent, file = options.agent or began.source.get("agent"), began.source.get("file")
-        if not agent or not file:
-            raise ConfigurationError("curve: this evaluation was made in Python: use glidepath.evals.CurveMaker")
-        dataset = Dataset.load(file)
+            return None
+
+    settings = gather(options, world, only=("store",))
+    kept = assume_store(settings, "eval")
+    began = on_store(make_store(kept, world), find)
+    if began is None:
+        raise ConfigurationError(f"there is no evaluation {name!r:.80} in this store")
+    named, file = options.agent or began.source.get("agent"), began.source.get("file")
+    if file and not named:
+        raise ConfigurationError(
+            "curve: this evaluation is of a command, whose runs are not recorded: only an Agent has one"
+        )
+    if not named or not file:
+        raise ConfigurationError("curve: this evaluation was made in Python: use glidepath.evals.CurveMaker")
+    # Outside of every event loop: a module may run one when it is imported.
+    agent, dataset = _find_agent(named, world), Dataset.load(file)
+    given = options.evaluator or began.source.get("evaluators", "").split()
+    evaluators = [_find_evaluator(one, world) for one in given]
+
+    async def draw(store: Any) -> EvalReport:
         maker = CurveMaker(
             dataset.head(began.cases) if len(dataset) > began.cases else dataset,
-            _find_agent(agent, world),
+            agent,
             store,
             name,
             by=OTHER_LIMIT_NAMES.get(options.by, options.by),
-            evaluators=[_find_evaluator(one, world) for one in options.evaluator],
+            evaluators=evaluators,
         )
         return await maker.make(rerun=options.rerun, concurrency=options.concurrency)
 
-    settings = gather(options, world, only=("store",))
-    report = on_store(make_store(assume_store(settings, "eval"), world), draw)
+    report = on_store(make_store(kept, world), draw)
     assert report.curve is not None  # noqa: S101 - it was just made
     _show_curve(report.curve, world)
     for path, make in ((options.json, report.to_json), (options.html, report.to_html)):
@@ -381,7 +434,7 @@ def _show_curve(curve: Curve, world: CliContext) -> None:
     world.write(heads + (f"   {'REALLY':>9}  {'LANDED':>6}  {'COST':>10}\n" if tried else "\n"))
     for one in curve.points:
         cost = "-" if one.cost is None else format_dollars(one.cost)
-        share = format_share(one.passed / max(1, one.covered))
+        share = f"{'~' if one.is_assumed else ''}{format_share(one.passed / max(1, one.covered))}"
         line = f"{one.limit:>14}  {share:>9}  {one.landed:>6}  {cost:>10}  {one.tokens:>9,}"
         if one.real_passed is not None:
             real = "-" if one.real_cost is None else format_dollars(one.real_cost)
@@ -393,7 +446,8 @@ def _show_curve(curve: Curve, world: CliContext) -> None:
 def _finish(report: EvalReport, options: argparse.Namespace, world: CliContext) -> int:
     """Print and write the report, and say with the exit code whether it is good enough."""
     printed = options.json is not None and str(options.json) == "-"
-    world.write(report.to_json() + "\n" if printed else report.to_text())
+    width = screen_size(world.stdout)[0] if world.is_terminal(world.stdout) else None
+    world.write(report.to_json() + "\n" if printed else report.to_text(width))
     for path, make in (
         (None if printed else options.json, report.to_json),
         (options.junit, report.to_junit),

@@ -7,18 +7,28 @@ variables that point a shell at a gate that runs.
 from __future__ import annotations
 
 import argparse
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from glidepath.apps.cli.arguments import parse_whole_number
 
 if TYPE_CHECKING:
     from glidepath.apps.cli.cli_context import CliContext
 
+
+class Flags(Protocol):
+    """A parser, or a group of one."""
+
+    def add_argument(self, *names: str, **options: Any) -> object:
+        """Add a flag."""
+        ...
+
+
 _EXAMPLES = """\
 examples:
   glidepath gate run --max-budget-usd 0.50 -- claude -p "fix the failing test"
   glidepath gate run --max-tokens 200k --report run.json -- codex exec "write the changelog"
   glidepath gate run --max-calls 40 --upstream http://127.0.0.1:11434 -- opencode run "tidy up"
+  glidepath gate run --inject cut-stream -- claude -p "fix the failing test"
   glidepath gate serve --config gate.toml
   eval "$(glidepath gate env)"
 """
@@ -51,11 +61,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     env.add_argument("--port", type=int, metavar="N", help="the port of the gate, where more than one runs")
 
 
-def _add_run_flags(run: argparse.ArgumentParser) -> None:
+def add_limit_flags(run: Flags) -> None:
+    """Add the limits of a run behind a gate."""
     run.add_argument("--max-tokens", type=parse_whole_number, metavar="N", help="tokens in total, input and output")
     run.add_argument("--max-budget-usd", metavar="USD", help="dollars in total")
     run.add_argument("--max-calls", type=parse_whole_number, metavar="N", help="model calls in total")
     run.add_argument("--timeout", metavar="TIME", help="time for the whole run: seconds, or 90s, 30m, 1h30m")
+
+
+def add_upstream_flags(run: Flags) -> None:
+    """Add where its calls go."""
     run.add_argument(
         "--upstream",
         action="append",
@@ -66,6 +81,11 @@ def _add_run_flags(run: argparse.ArgumentParser) -> None:
     run.add_argument(
         "--passthrough", action="store_true", help="the command keeps its own login, also when a key is there"
     )
+
+
+def _add_run_flags(run: argparse.ArgumentParser) -> None:
+    add_limit_flags(run)
+    add_upstream_flags(run)
     run.add_argument(
         "--store",
         metavar="URL",
@@ -73,11 +93,26 @@ def _add_run_flags(run: argparse.ArgumentParser) -> None:
     )
     run.add_argument("--report", metavar="FILE", help="write what was used, by whom, and how it ended, as JSON")
     run.add_argument("--observe", action="store_true", help="change and refuse nothing; only count")
+    run.add_argument(
+        "--inject",
+        default="",
+        metavar="SCENARIO[,SEED]",
+        help="a bad day between the command and its model, such as cut-stream or rate-limit-storm,7; list shows all",
+    )
     run.add_argument("--record", action="store_true", help="keep requests and replies, to be replayed")
+    _add_otel_flag(run)
     run.add_argument(
         "--exit-landed", type=int, metavar="CODE", help="exit with this code when a limit landed a command that exits 0"
     )
     run.add_argument("words", nargs="*", metavar="COMMAND", help="the command and its arguments, after --")
+
+
+def _add_otel_flag(parser: Flags) -> None:
+    parser.add_argument(
+        "--otel",
+        action="store_true",
+        help="send spans and metrics to OpenTelemetry, set up by the usual OTEL_* variables",
+    )
 
 
 def _add_serve_flags(serve: argparse.ArgumentParser) -> None:
@@ -90,6 +125,7 @@ def _add_serve_flags(serve: argparse.ArgumentParser) -> None:
         "--store", metavar="URL", help="where runs and keys are kept (default: GLIDEPATH_STORE, else serve)"
     )
     add_lock_flags(serve)
+    _add_otel_flag(serve)
     serve.add_argument(
         "--allowed-host", action="append", default=[], metavar="NAME", help="another host name that requests may use"
     )
@@ -116,16 +152,20 @@ def _run(options: argparse.Namespace, world: CliContext) -> int:
     from glidepath.apps.gate.child import CannotStart
     from glidepath.apps.gate.run_behind import run_command
     from glidepath.apps.gate.run_plan import plan_upstreams
+    from glidepath.apps.gate.wind_tunnel import LIST, describe_scenarios, read_injection
     from glidepath.values import ConfigurationError
 
+    if options.inject == LIST:
+        world.write(describe_scenarios() + "\n")
+        return 0
+    if options.inject:
+        read_injection(options.inject)
     if not options.words:
         raise ConfigurationError("name the command after --: glidepath gate run --max-tokens 200k -- claude -p '...'")
     if options.exit_landed is not None and not 0 <= options.exit_landed <= _MOST_CODE:
         raise ConfigurationError(f"--exit-landed must be between 0 and {_MOST_CODE}, not {options.exit_landed}")
-    if options.record:
-        raise ConfigurationError("--record is not there yet: leave it out")
     upstreams = plan_upstreams(options.upstream, world.environ, passthrough=options.passthrough)
-    limits = _limits(options)
+    limits = read_limits(options)
     try:
         flown = run_command(
             options.words,
@@ -135,20 +175,33 @@ def _run(options: argparse.Namespace, world: CliContext) -> int:
             say=world.note,
             observe=options.observe,
             store=_find_store(options.store, world),
+            inject=options.inject,
+            record=options.record,
+            telemetry=_find_telemetry(options),
         )
     except CannotStart as error:
         world.complain(str(error))
         return error.code
     world.note(flown.words)
     if options.report:
-        _write_report(options.report, flown.report | {"exit_code": flown.code, "command": options.words[0]}, world)
+        write_report(options.report, flown.report | {"exit_code": flown.code, "command": options.words[0]}, world)
     landed = bool(flown.report.get("landed"))
     return options.exit_landed if landed and flown.code == 0 and options.exit_landed is not None else flown.code
 
 
+def _find_telemetry(options: argparse.Namespace) -> Any:
+    """What sets telemetry up, where that was asked for; what it needs is checked here."""
+    if not options.otel:
+        return None
+    from glidepath.apps.cli.agent_maker import check_telemetry, make_telemetry
+
+    check_telemetry()
+    return make_telemetry
+
+
 def _find_store(said: str | None, world: CliContext) -> Any:
     """Where the run is kept, as other runs of this person are; None when it is not."""
-    from glidepath.apps.cli.stores import DEFAULT_STORE, NO_STORE, check_store, make_store, why_not_kept
+    from glidepath.apps.cli.stores import DEFAULT_STORE, NO_STORE, check_store, open_redacted_store, why_not_kept
 
     name = said or world.environ.get("GLIDEPATH_STORE")
     if name == NO_STORE:
@@ -160,10 +213,11 @@ def _find_store(said: str | None, world: CliContext) -> Any:
             return None
         name = DEFAULT_STORE
     check_store(name, world, new=True)
-    return make_store(name, world)
+    return open_redacted_store(name, None, world)
 
 
-def _limits(options: argparse.Namespace) -> Any:
+def read_limits(options: argparse.Namespace) -> Any:
+    """The limits in the flags; raises `ConfigurationError`."""
     from glidepath.agent import Limits
     from glidepath.values import ConfigurationError
 
@@ -183,7 +237,8 @@ def _limits(options: argparse.Namespace) -> Any:
         raise ConfigurationError(text) from None
 
 
-def _write_report(name: str, report: dict[str, Any], world: CliContext) -> None:
+def write_report(name: str, report: dict[str, Any], world: CliContext) -> None:
+    """Write what a run used into a file that only its owner can read."""
     import json
     from pathlib import Path
 

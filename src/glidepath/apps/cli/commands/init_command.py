@@ -60,7 +60,11 @@ def execute(options: argparse.Namespace, world: CliContext) -> int:
     except OSError as error:
         raise ConfigurationError(f"{path} cannot be written: {error.strerror or error}") from None
     world.write(f"wrote {path}\n")
-    if not options.user and "\nmodel =" in text:
+    if "\nmodel =" not in text:
+        world.note("It names no model yet, because no key of a provider is set: `glidepath models` lists them.")
+        world.note("Without a key: glidepath models pull, then glidepath run --model local:smollm2 'say hello'")
+        return 0
+    if not options.user:
         world.note("It names a model, so trust this folder once: glidepath trust")
     world.note("Try it: glidepath run 'what is in this folder?'")
     return 0
@@ -82,7 +86,9 @@ def _write_text(options: argparse.Namespace, world: CliContext) -> str:
 
 def _find_model(world: CliContext) -> str | None:
     """The model that the environment names, else an example of the first provider whose key is set."""
+    from glidepath.apps.cli.keyring_keys import read_key
     from glidepath.models.hosts import HOSTS
 
     named = world.environ.get("GLIDEPATH_MODEL")
-    return named or next((host.example for host in HOSTS.values() if host.key and world.environ.get(host.key)), None)
+    keyed = (host for host in HOSTS.values() if host.key and (world.environ.get(host.key) or read_key(host.key)))
+    return named or next((host.example for host in keyed), None)

@@ -39,6 +39,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     listed = actions.add_parser("list", help="the configured servers, without starting them")
     listed.add_argument("--json", action="store_true", help="print one JSON object per server")
     tested = actions.add_parser("test", help="start servers and show their tools")
+    tested.add_argument("--json", action="store_true", help="print one JSON object per tool")
     tested.add_argument("--call", nargs=2, metavar=("TOOL", "JSON"), help="call one tool with these arguments")
     pinned = actions.add_parser("pin", help="remember what servers offer now, in glidepath.mcp.lock")
     differs = actions.add_parser("diff", help="show what differs from the pins")
@@ -200,6 +201,10 @@ async def _open_server(server: McpServer, world: CliContext) -> McpToolSource | 
 
 
 async def _test(servers: list[McpServer], options: argparse.Namespace, world: CliContext) -> int:
+    from glidepath.values import ConfigurationError
+
+    if options.json and options.call:
+        raise ConfigurationError("--json is for the list of tools: leave out --call or --json")
     code = 0
     for server in servers:
         supply = await _open_server(server, world)
@@ -209,8 +214,12 @@ async def _test(servers: list[McpServer], options: argparse.Namespace, world: Cl
         try:
             listing = await supply.owner.await_listing()
             tools = await supply.tools()
-            world.write(f"{server.name}: protocol {listing.version}, {pluralize(len(tools), 'tool')}\n")
+            if not options.json:
+                world.write(f"{server.name}: protocol {listing.version}, {pluralize(len(tools), 'tool')}\n")
             for tool in tools:
+                if options.json:
+                    world.write_json({"server": server.name, "tool": tool.name, "description": tool.description})
+                    continue
                 first = tool.description.splitlines()[0] if tool.description else ""
                 world.write(f"  {tool.name}  {first[:100]}\n")
             if options.call:

@@ -21,6 +21,8 @@ _MODULES = {
     "vertex": "google.genai",
 }
 _PYTHON = ("python:MODULE:ATTRIBUTE", "any Model object, or a function that makes one")
+_ROOM = 44
+"""Columns that the text about a provider needs beside its name; with fewer it goes below the name."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -82,9 +84,13 @@ def _list(world: CliContext, *, as_json: bool) -> int:
     ]
     wide = 2 + max(len(form) for form, *_ in rows)
     columns = screen_size(world.stdout)[0] if world.is_terminal(world.stdout) else 1 << 20
+    narrow = columns - wide < _ROOM
+    wide = 4 if narrow else wide
     for form, reaches, there in [*rows, (*_PYTHON, "ready")]:
-        for start, text in ((form, reaches), ("", there)):
-            lines = wrap(text, max(columns - wide, 30), break_on_hyphens=False)
+        if narrow:
+            world.write(f"{form}\n")
+        for start, text in (("" if narrow else form, reaches), ("", there)):
+            lines = wrap(text, max(columns - wide, 20), break_on_hyphens=False)
             for line, before in zip_longest(lines, (start,), fillvalue=""):
                 world.write(f"{before:<{wide}}{line}\n")
     return 0

@@ -38,6 +38,10 @@ def execute(options: argparse.Namespace, world: CliContext) -> int:
     if bool(options.session) == options.last:
         raise ConfigurationError("name a session: its id, the start of it, its name, or --last")
     settings = gather(options, world)
+    if options.agent is not None:
+        from glidepath.apps.cli.own_agent import use_agent
+
+        use_agent(options, settings, world)
     assume_store(settings, "resume")
     found = run_to_resume(options, settings, world)
     changes = make_changes(settings, world)

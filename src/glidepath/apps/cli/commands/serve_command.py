@@ -58,12 +58,22 @@ def add_server_flags(parser: argparse.ArgumentParser, *, port: int = 7447, own_s
         help="another host name that requests may use; may be repeated",
     )
     parser.add_argument("--prefix", default="", metavar="PATH", help="the path under which a proxy serves this")
+    parser.add_argument(
+        "--trace-url",
+        default="",
+        metavar="URL",
+        help="where the deck links to for a trace, with {trace_id} in it",
+    )
     parser.add_argument("--max-runs", type=int, default=100, metavar="N", help="runs at once (default: 100)")
     parser.add_argument(
         "--on-disconnect",
-        choices=("land", "continue"),
+        choices=("land", "continue", "stop"),
         default="land",
-        help="without a store: what a run does when its last reader has gone (default: land)",
+        help="without a store: what a run does when its last reader has gone (default: land); "
+        "stop: a client that leaves stops its run, with a store too",
+    )
+    parser.add_argument(
+        "--webhooks", metavar="FILE", help="a TOML file: whom to tell when a run waits, fails or comes near a limit"
     )
     parser.add_argument(
         "--resume-lost", action="store_true", help="resume runs that a dead server has left in the store"

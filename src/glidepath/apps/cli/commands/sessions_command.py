@@ -1,8 +1,9 @@
 """Find, show, label, fork, move and delete the sessions in a store.
 
 `list` and `search` show a page at a time, the newest first. `export` writes a session with its children as JSON lines
-and `import` takes them back. `delete` forgets sessions with everything that belongs to them. `backup` copies a
-store while it is in use, `verify` checks all of it, and `compact` gives back the room that deleted sessions took.
+and `import` takes them back. `report` adds up what sessions have cost. `delete` forgets sessions with everything that
+belongs to them. `backup` copies a store while it is in use, `verify` checks all of it, and `compact` gives back the
+room that deleted sessions took.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from glidepath.apps.cli.session_flags import (
     print_entries,
     report_deleted,
 )
+from glidepath.apps.cli.session_report import add_report_arguments, report
 from glidepath.apps.cli.store_upkeep import add_upkeep_actions, backup, compact, verify
 from glidepath.values import pluralize
 
@@ -46,6 +48,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     tagged.add_argument("--remove", action="append", default=[], metavar="TAG", help="remove a tag; may be repeated")
     tagged.add_argument("--title", metavar="TEXT", help="the title; '' removes it")
     add_fork_arguments(actions.add_parser("fork", help="make a new session from a turn of this one"))
+    add_report_arguments(actions.add_parser("report", help="what sessions have cost, by user, agent or model"))
     add_file_actions(actions)
     _add_delete(
         actions.add_parser("delete", help="delete sessions with their children and everything that belongs to them")
@@ -184,6 +187,7 @@ _ACTIONS: dict[str, Callable[[argparse.Namespace, Any, CliContext], Awaitable[in
     "show": show,
     "tag": _tag,
     "fork": fork,
+    "report": report,
     "export": export,
     "import": import_,
     "delete": _delete,

@@ -18,7 +18,6 @@ from glidepath.values import ConfigurationError, pluralize
 
 if TYPE_CHECKING:
     from glidepath.testing.simulator import Flight, Report
-    from glidepath.testing.simulator.tune import Tuning
 
 _WIDE = 80
 
@@ -39,9 +38,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="write flights and findings as JSON; without FILE or with - print it",
     )
     parser.add_argument("--html", type=to_write, metavar="FILE", help="write the report as a web page")
-    parser.add_argument(
-        "--tune", metavar="STORE", help="run nothing: replay the runs of this store and propose guard thresholds"
-    )
     parser.add_argument("--no-real-time", action="store_true", help="skip scenarios that need real threads and seconds")
     add_config_flags(parser)
 
@@ -50,11 +46,9 @@ def execute(options: argparse.Namespace, world: CliContext) -> int:
     """Run, print the table and the advice."""
     if options.list:
         return _list(options, world)
-    if options.tune is not None:
-        return _tune(options.tune, _choose_subject(options, world), world)
     from glidepath.testing import simulate
 
-    subject = _choose_subject(options, world)
+    subject = choose_subject(options, world)
     printed = options.json is not None and str(options.json) == "-"
     progress = _make_progress_display(world)
     report = simulate(
@@ -88,7 +82,7 @@ def _list(options: argparse.Namespace, world: CliContext) -> int:
     return 0
 
 
-def _choose_subject(options: argparse.Namespace, world: CliContext) -> Any:
+def choose_subject(options: argparse.Namespace, world: CliContext) -> Any:
     """The named agent, else the one in the configuration file, else None for the defaults."""
     from glidepath.apps.cli.agent_maker import config_fields, make_tools
     from glidepath.apps.cli.deck_server import find_agent
@@ -160,44 +154,3 @@ def _write(report: Report, options: argparse.Namespace, world: CliContext, *, pr
             except OSError as error:
                 raise ConfigurationError(f"cannot write {path}: {error.strerror}") from None
             world.note(f"wrote {path}")
-
-
-def _tune(named: str, subject: Any, world: CliContext) -> int:
-    """Replay the runs of a store, print what each threshold would have done, and propose thresholds."""
-    from glidepath.apps.cli.stores import make_store, on_store, store_path
-    from glidepath.testing.simulator.tune import read_runs, tune
-    from glidepath.values import StoreError
-
-    path = store_path(named, world)
-    if path is not None and not path.exists():
-        raise ConfigurationError(f"--tune {named}: there is no such store; name a file, a folder, or default")
-    store = make_store(named, world)
-    config = getattr(subject, "config", subject)
-    tools = {} if config is None else {one.name: one for one in config.tools}
-    try:
-        runs, unreadable = on_store(store, read_runs)
-    except StoreError as error:
-        raise ConfigurationError(f"--tune {named}: {error}") from None
-    if not runs:
-        raise ConfigurationError(f"--tune {named}: no run in this store has called a tool: nothing to replay")
-    _print_tuning(tune(runs, tools, unreadable), world)
-    return 0
-
-
-def _print_tuning(tuning: Tuning, world: CliContext) -> None:
-    out, others = world.stdout, tuning.runs - tuning.done
-    out.write(
-        f"{pluralize(tuning.runs, 'run')} with {pluralize(tuning.steps, 'step')}: "
-        f"{tuning.done} ended DONE, {others} otherwise\n"
-    )
-    for line in tuning.unreadable:
-        world.note(f"not read: {line}")
-    out.write(f"\n{'':<32} {'ended DONE':^16}   {'ended otherwise':^16}\n")
-    out.write(f"{'limit':<25} {'value':>6} {'nudged':>7} {'stopped':>8}   {'nudged':>7} {'stopped':>8}\n")
-    for one in tuning.settings:
-        mark = " <" if tuning.proposed[one.limit] == one.value else ""
-        out.write(
-            f"{one.limit:<25} {one.value:>6} {one.done_nudged:>7} {one.done_stopped:>8}   "
-            f"{one.others_nudged:>7} {one.others_stopped:>8}{mark}\n"
-        )
-    out.write(f"\n{tuning.snippet()}\n")

@@ -36,6 +36,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     checked = actions.add_parser("check", help="read skills, agents and commands, and report what has no effect")
     checked.add_argument("folders", nargs="*", metavar="FOLDER", help="where to look, however deep (default: here)")
     checked.add_argument("-q", "--quiet", action="store_true", help="only what is refused, and the totals")
+    checked.add_argument("--json", action="store_true", help="print one JSON object per file, and no totals")
     shown = actions.add_parser("show", help="what a model reads of one skill")
     shown.add_argument("name", metavar="NAME", help="the skill")
     shown.add_argument("file", nargs="?", metavar="FILE", help="one of its files (default: SKILL.md)")
@@ -116,15 +117,15 @@ def _show(skills: Sequence[Skill], options: argparse.Namespace, world: CliContex
 class _Tally:
     """What was read, what was refused, and how each is told."""
 
-    def __init__(self, world: CliContext, *, quiet: bool) -> None:
-        self._world, self._quiet = world, quiet
+    def __init__(self, world: CliContext, *, quiet: bool, as_json: bool) -> None:
+        self._world, self._quiet, self._as_json = world, quiet, as_json
         self.counts: dict[str, list[int]] = {}
         self.before: list[int] = []
         self.after: list[int] = []
+        self._names: dict[str, Path] = {}
 
     def read(self, kind: str, path: Path, make: Callable[[Path], Any]) -> Any:
         """What `make` makes of a file; None, and a line about it, if it cannot be used."""
-        from glidepath.apps.cli.display_text import escape_invisible
         from glidepath.values import ConfigurationError
 
         counts = self.counts.setdefault(kind, [0, 0])
@@ -132,14 +133,26 @@ class _Tally:
             made = make(path)
         except ConfigurationError as error:
             counts[1] += 1
-            self._world.write(f"refused  {kind}  {escape_invisible(str(error))}\n")
+            self._tell(kind, path, (), error=str(error))
             return None
         counts[0] += 1
+        remarks = list(made.remarks)
+        if kind == "skill" and (other := self._names.setdefault(made.name, path)) != path:
+            remarks.append(f"another skill has the name {made.name}: {other}")
         if not self._quiet:
-            self._world.write(f"ok       {kind}  {escape_invisible(str(path))}\n")
-            for remark in made.remarks:
-                self._world.write(f"           {escape_invisible(remark)}\n")
+            self._tell(kind, path, remarks)
         return made
+
+    def _tell(self, kind: str, path: Path, remarks: Sequence[str], *, error: str | None = None) -> None:
+        from glidepath.apps.cli.display_text import escape_invisible
+
+        if self._as_json:
+            self._world.write_json({"kind": kind, "path": str(path), "error": error, "remarks": remarks})
+            return
+        mark, said = ("ok     ", str(path)) if error is None else ("refused", error)
+        self._world.write(f"{mark}  {kind}  {escape_invisible(said)}\n")
+        for remark in remarks:
+            self._world.write(f"           {escape_invisible(remark)}\n")
 
 
 def _check(options: argparse.Namespace, world: CliContext) -> int:
@@ -150,8 +163,7 @@ def _check(options: argparse.Namespace, world: CliContext) -> int:
     from glidepath.values import ConfigurationError, pluralize
 
     folders = [world.folder / Path(name).expanduser() for name in options.folders] or [world.folder]
-    tally = _Tally(world, quiet=options.quiet)
-    names: dict[str, Path] = {}
+    tally = _Tally(world, quiet=options.quiet, as_json=options.json)
     for folder in folders:
         if not folder.is_dir():
             raise ConfigurationError(f"{folder} is not a folder")
@@ -161,12 +173,15 @@ def _check(options: argparse.Namespace, world: CliContext) -> int:
                 if skill is not None:
                     tally.before.append(text_tokens(skill.line))
                     tally.after.append(text_tokens(skill.instructions))
-                    if (other := names.setdefault(skill.name, path)) != path and not options.quiet:
-                        world.write(f"           another skill has the name {skill.name}: {other}\n")
             elif kind == "agent":
                 tally.read(kind, path, AgentFile.read)
             else:
                 tally.read(kind, path, CommandFile.read)
+    code = 1 if any(bad for _, bad in tally.counts.values()) else 0
+    if not tally.counts:
+        world.note("There are no skills, agents or commands here.")
+    if options.json:
+        return code
     for kind, (good, bad) in tally.counts.items():
         world.write(f"{pluralize(good, kind)} can be used, {bad} cannot.\n")
     if tally.before:
@@ -176,9 +191,7 @@ def _check(options: argparse.Namespace, world: CliContext) -> int:
             f"A skill costs {cost} before it is read (at most {before[-1]}), and "
             f"{after[len(after) // 2]:,} when it is (at most {after[-1]:,}); the middle one each.\n"
         )
-    if not tally.counts:
-        world.note("There are no skills, agents or commands here.")
-    return 1 if any(bad for _, bad in tally.counts.values()) else 0
+    return code
 
 
 def _find_files(folder: Path) -> Iterator[tuple[str, Path]]:
