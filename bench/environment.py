@@ -36,7 +36,7 @@ def figures(python, program, *options):
     """What a program prints as JSON, run in such an environment on this tree's glidepath."""
     environment = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
     done = subprocess.run(
-        [python, program, *options], stdout=subprocess.PIPE, text=True, env=environment, timeout=1800, check=False
+        [python, program, *options], stdout=subprocess.PIPE, text=True, env=environment, timeout=7200, check=False
     )
     if done.returncode:
         sys.exit(f"{program} failed with exit code {done.returncode}")

@@ -5,7 +5,8 @@ import gc
 import pytest
 from hypothesis import HealthCheck, settings
 
-settings.register_profile("glidepath", suppress_health_check=[HealthCheck.too_slow])  # a busy machine is no defect
+# A busy machine is no defect.
+settings.register_profile("glidepath", suppress_health_check=[HealthCheck.too_slow], deadline=None)
 settings.load_profile("glidepath")
 CAMPAIGN_SECONDS = 4 * 3600
 FAR_FROM_THE_KERNEL = (

@@ -1,6 +1,7 @@
 """What a missing extra answers: the line that installs it, from where glidepath itself came."""
 
 import importlib.metadata
+import importlib.util
 import json
 import sys
 
@@ -46,6 +47,26 @@ class Installed:
 )
 def test_the_line_names_the_place_glidepath_was_installed_from(monkeypatch, origin, line):
     monkeypatch.setattr(importlib.metadata, "distribution", lambda _: Installed(origin))
+    assert install_line("mcp") == line
+
+
+@pytest.mark.parametrize(
+    ("receipt", "pip", "line"),
+    [
+        ("pipx_metadata.json", True, "pipx inject glide 'glidepath[mcp]'"),
+        ("pipx_metadata.json", False, "pipx inject glide 'glidepath[mcp]'"),
+        ("uv-receipt.toml", False, "uv pip install --python '/opt/my tools/python' 'glidepath[mcp]'"),
+        ("pyvenv.cfg", True, "pip install 'glidepath[mcp]'"),
+    ],
+)
+def test_the_line_works_in_an_environment_of_pipx_or_uv(monkeypatch, tmp_path, receipt, pip, line):
+    prefix = tmp_path / "glide"
+    prefix.mkdir()
+    (prefix / receipt).touch()
+    monkeypatch.setattr(importlib.metadata, "distribution", lambda _: Installed(None))
+    monkeypatch.setattr(sys, "prefix", str(prefix))
+    monkeypatch.setattr(sys, "executable", "/opt/my tools/python")
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: (name == "pip" and pip) or None)
     assert install_line("mcp") == line
 
 

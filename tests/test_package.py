@@ -163,3 +163,23 @@ def test_the_demo_runs_from_the_wheel_with_the_line_that_the_page_shows(built, t
     assert "The model is local:smollm2" in said or "A scripted model takes its place" in said
     for scene in ("1. A limit that lands", "2. A budget that holds", "3. A stuck loop, noticed", "contained by"):
         assert scene in said
+
+
+def test_packages_import_where_there_is_no_fcntl_and_no_pwd():
+    """Prevents an `import glidepath.mcp` that fails on Windows, where MCP servers over HTTP need none of these."""
+    program = """
+import importlib, sys
+class Blocked:
+    def find_spec(self, name, path=None, target=None):
+        if name in ("fcntl", "grp", "pty", "pwd", "resource", "termios", "tty"):
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+for name in ("fcntl", "grp", "pty", "pwd", "resource", "termios", "tty"):
+    sys.modules.pop(name, None)
+sys.meta_path.insert(0, Blocked())
+for name in sys.argv[1:]:
+    importlib.import_module(name)
+"""
+    names = ["mcp", "mcp.mcp_tool_source", "workspace", "sandbox", "conformance", "tools", "tools.processes", "serve"]
+    modules = [f"glidepath.{name}" for name in names]
+    done = subprocess.run([sys.executable, "-c", program, *modules], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr

@@ -14,6 +14,7 @@ from glidepath._sdk_privates import (
     google_connection,
     is_launched,
     learn_alt_enter,
+    load_scenario,
     set_platform_header,
     stop_events,
 )
@@ -70,3 +71,11 @@ def test_textual_learns_what_terminals_send_for_alt_enter():
     parser = pytest.importorskip("textual._xterm_parser").XTermParser()
     learn_alt_enter()
     assert [event.key for event in parser.feed("\x1b\r")] == ["ctrl+j"]
+
+
+def test_an_object_of_a_benchmark_is_put_into_its_first_state():
+    loaded = []
+    instance = SimpleNamespace(_load_scenario=lambda scenario, *, long_context: loaded.append((scenario, long_context)))
+    load_scenario(instance, {"cwd": "/"}, long_context=True)
+    load_scenario(SimpleNamespace(), {}, long_context=False)
+    assert loaded == [({"cwd": "/"}, True)]

@@ -17,7 +17,7 @@ from typing import Literal
 import pydantic
 import pytest
 
-from glidepath import Agent, Budget, ConfigurationError, Limits, LoopOutcome, tool
+from glidepath import _ELSEWHERE, Agent, Budget, ConfigurationError, Limits, LoopOutcome, tool
 from glidepath.sessions import SqliteStore
 from glidepath.testing import ScriptedModel, call
 
@@ -59,7 +59,7 @@ AGENT = {
     "a class as a tool": ({"tools": [int]}, "not <class 'int'>"),
     "a lambda as a tool": ({"tools": [lambda x: x]}, "pass name='...'"),
     "two tools of one name": ({"tools": [echo, echo]}, "two tools are named 'echo'"),
-    "a path as a store": ({"store": "runs.db"}, r"SqliteStore\(path\)"),
+    "a number as a store": ({"store": 7}, r"SqliteStore\(path\), or the path of its file; not 7"),
     "a time in words": ({"tool_timeout": "soon"}, "tool_timeout must be a number of seconds.*'90s'.*; got 'soon'"),
     "an amount in words": ({"max_output_tokens": "many"}, "max_output_tokens must be a whole number.*; got 'many'"),
     "a hot temperature": ({"temperature": "hot"}, "temperature must be a finite number"),
@@ -153,6 +153,7 @@ def test_a_keyword_that_a_run_does_not_take_leads_to_where_it_belongs(method, na
         ("run_sync", "decisions", r"it is for a run that continues: agent.resume\(..., decisions=...\)"),
         ("run_sync", "accept_repair", r"it is for a run that continues: agent.resume\(..., accept_repair=...\)"),
         ("resume_sync", "session", r"it is for a new run: agent.run\(..., session=...\)"),
+        ("resume_sync", "prompt", r"for another message use agent.run\(message, session=...\)"),
         ("resume_sync", "max_turns", r"limits=Limits\(max_iterations=...\)"),
     ],
 )
@@ -239,7 +240,7 @@ RUNNING = {
     "no prompt": (lambda: agent().run_sync(None), "prompt must be a str or a non-empty sequence of messages"),
     "a dict as a prompt": (lambda: agent().run_sync({"role": "user"}), "prompt must be a str"),
     "dicts as messages": (lambda: agent().run_sync([{"role": "user"}]), r"UserMessage\('...'\), not dict"),
-    "texts as messages": (lambda: agent().run_sync(["hi"]), r"UserMessage\('...'\), not str"),
+    "numbers as messages": (lambda: agent().run_sync([7]), r"UserMessage\('...'\), not int"),
     "a dict of limits for a run": (lambda: agent().run_sync("x", limits={}), r"such as Limits\(max_iterations=10\)"),
     "for over a stream": (lambda: list(agent().stream("x")), "async with agent.stream"),
     "with for a stream": (lambda: enter(agent().stream("x")), r"with agent.stream_sync"),
@@ -280,6 +281,13 @@ def test_a_wrong_call_is_refused_with_the_right_one(mistake):
 def test_a_part_of_a_result_by_another_name_leads_to_ours(name, right):
     with pytest.raises(AttributeError, match=f"has no attribute '{name}'; {right}"):
         getattr(agent().run_sync("x"), name)
+
+
+@pytest.mark.parametrize(("home", "name"), [(home, one) for home, names in _ELSEWHERE.items() for one in names])
+def test_a_name_of_another_module_is_refused_with_the_line_that_imports_it(home, name):
+    with pytest.raises(ImportError, match=f"^glidepath has no {name}: from {home} import {name}$"):
+        exec(f"from glidepath import {name}", {})
+    exec(f"from {home} import {name}", {})
 
 
 def test_forgetting_await_is_pythons_own_error_and_its_warning_names_run():
@@ -541,7 +549,8 @@ RUN = ("run", "hi", "--model", "python:flights:steers", "--store", "none")
 COMMAND = {
     "no such command": (("rnu",), "did you mean run?"),
     "the version": (("version",), "did you mean --version?"),
-    "an action without its command": (("replay", "x"), "did you mean runs replay?"),
+    "an action without its command": (("export", "x"), "did you mean sessions export?"),
+    "an action that looks like a command": (("prune", "x"), "did you mean runs prune?"),
     "no action": (("runs",), "missing: ACTION, one of list, show"),
     "no verdict": (("decide", "s", "c"), "missing: verdict, one of approve, deny, answer$"),
     "a store after the action": (("fleet", "status", "--store", "mine.db"), "postgresql://"),

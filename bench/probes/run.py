@@ -1,6 +1,6 @@
 """Fly the same four probes on glidepath and on each peer, each in an environment of its own, and write the table.
 
-python bench/probes/run.py             # newest releases; writes build/probes.json and the tables of the pages
+python bench/probes/run.py             # newest releases; writes build/probes.json and the table of docs/comparison.md
 python bench/probes/run.py --no-page   # only build/probes.json
 """
 
@@ -15,9 +15,6 @@ HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
 PAGE = ROOT / "docs" / "comparison.md"
 BEGIN, END = "<!-- probes: written by bench/probes/run.py -->", "<!-- end of probes -->"
-BRIEF, BRIEF_END = "<!-- probes in brief: written by bench/probes/run.py -->", "<!-- end of probes in brief -->"
-BRIEF_PAGES = (ROOT / "README.md", ROOT / "docs" / "index.md")
-SHORT = {"a result, with an answer": "an answer", "a result, no answer": "no answer"}
 PEERS = {  # name, its probe, what is installed
     "LangGraph": ("langgraph_.py", ["langgraph", "langchain"]),
     "OpenAI Agents": ("openai_agents_.py", ["openai-agents"]),
@@ -70,29 +67,6 @@ def table(results):
     return "\n".join("| " + " | ".join(row) + " |" for row in rows)
 
 
-def brief(whole):
-    """The table without version numbers, in as few words as tell the difference."""
-    lines = [
-        "| | 4 turns | 40,000 tokens | 40,000 tokens for 8 agents | 3 turns, with a child agent |",
-        "|---|---|---|---|---|",
-    ]
-    for line in whole.splitlines()[2:]:
-        name, *cells = [cell.strip() for cell in line.strip("|").split("|")]
-        name = name.rpartition(" ")[0]
-        lines.append("| " + " | ".join([f"**{name}**" if name == "glidepath" else name, *map(briefly, cells)]) + " |")
-    return "\n".join(lines)
-
-
-def briefly(cell):
-    """One cell in brief."""
-    if cell.startswith("nothing ended it"):
-        return "never stopped"
-    first, _, other = cell.partition("<br>or ")
-    ended, _, figure = first.partition("; ")
-    both = [SHORT.get(words, words) for words in (ended, other.partition("; ")[0]) if words]
-    return ", ".join([" or ".join(both), figure] if figure else both)
-
-
 def inserted(page, begin, end, made):
     """The page with this between its two marks."""
     head, _, rest = page.partition(begin)
@@ -114,9 +88,6 @@ def main():
     print(made)
     if not chosen.no_page:
         PAGE.write_text(inserted(PAGE.read_text(encoding="utf-8"), BEGIN, END, made), encoding="utf-8")
-        for path in BRIEF_PAGES:
-            text = path.read_text(encoding="utf-8")
-            path.write_text(inserted(text, BRIEF, BRIEF_END, brief(made)), encoding="utf-8")
 
 
 if __name__ == "__main__":

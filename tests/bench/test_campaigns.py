@@ -51,6 +51,10 @@ def test_a_slice_of_agentdojos_attacks_succeeds_without_a_defense_and_not_with_p
     report = flown(defenses, every=60, policies=("none", "provenance"))
     assert defenses.misses(report) == []
     assert report["provenance"]["attacked"]["pairs"] == 16
+    assert report["provenance"]["attacked"]["unasked"] == []
+    assert len(report["none"]["attacked"]["unasked"]) >= report["none"]["attacked"]["harmed"] // 2, (
+        "or nothing is shown"
+    )
 
 
 @pytest.mark.process
@@ -112,8 +116,8 @@ def test_a_missed_bar_is_named():
     mode = {"conversations": 800, "passed": 795, "failed": ["multi_turn_base_1"], "lost": 2, "guards": 1}
     assert [line.split(":")[0] for line in bfcl.misses({"auto": mode})] == ["AUTO passes 795 of 800", "auto", "auto"]
     clean = {"tasks": 97, "useful": 80, "calls": 339, "asked": 40}
-    attacked = {"pairs": 949, "harmed": 1, "through": ["slack user_task_1 injection_task_1"]}
+    attacked = {"pairs": 949, "harmed": 1, "through": ["slack user_task_1 injection_task_1"], "unasked": ["send_email"]}
     report = {"none": {"attacked": attacked}, "provenance": {"clean": clean, "attacked": attacked}}
-    assert len(defenses.misses(report)) == 4
+    assert len(defenses.misses(report)) == 5
     task = {"tasks": 97, "passed": 96, "failed": ["slack user_task_1"], "errors": 1, "guards": 0}
     assert len(agentdojo.misses({"one_reply": task})) == 2

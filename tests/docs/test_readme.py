@@ -142,11 +142,10 @@ def later(words):
 
 @pytest.mark.slow
 def test_make_demo_runs_in_a_fresh_checkout_and_make_test_knows_what_to_do(checkout):
-    demo, test = later("make demo").splitlines()
-    done = subprocess.run(["bash", "-c", demo], cwd=checkout, capture_output=True, text=True, check=False)
+    done = subprocess.run(["bash", "-c", later("make demo")], cwd=checkout, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert "WRAPPED_UP" in done.stdout
-    assert shell(test.replace("make test", "make -n test"), checkout).returncode == 0  # the suite would run itself
+    assert shell("make -n test", checkout).returncode == 0  # the suite would run itself
 
 
 @pytest.mark.slow
@@ -178,7 +177,7 @@ def test_the_chat_starts_and_leaves(claude, tmp_path):
         "100",
         "-y",
         "30",
-        f"{later('glidepath chat').strip()}; echo left $?; cat",
+        f"{later('glidepath chat').strip()}\necho left $?; cat",  # the line ends with a comment
     ]
     subprocess.run(start, cwd=tmp_path, env=env, check=True)
     try:
@@ -197,6 +196,18 @@ def seen(tmux, words):
     while words not in (screen := subprocess.run(look, capture_output=True, text=True, check=True).stdout):
         assert time.monotonic() < deadline, f"{words} never came:\n{screen}"
         time.sleep(0.2)
+
+
+@pytest.mark.process
+@pytest.mark.parametrize("installed", [True, False])
+def test_make_deck_installs_the_development_set_only_where_there_is_no_glidepath(installed, tmp_path):
+    if installed:
+        (tmp_path / "bin").mkdir()
+        (tmp_path / "bin" / "glidepath").touch()
+    done = shell(f"make -n deck VENV={tmp_path}", ROOT)
+    assert done.returncode == 0, done.stderr
+    assert f"{tmp_path}/bin/glidepath deck --demo" in done.stdout
+    assert ("requirements/dev.txt" in done.stdout) != installed
 
 
 @pytest.mark.slow
@@ -225,14 +236,6 @@ def test_a_server_of_the_readme_starts_and_stops(words, checkout, tmp_path):
 
 def probes():
     return script(ROOT / "bench" / "probes" / "run.py")
-
-
-@pytest.mark.parametrize("path", [README, ROOT / "docs" / "index.md"], ids=name)
-def test_the_short_table_of_probes_says_what_the_long_one_says(path):
-    maker = probes()
-    whole = maker.PAGE.read_text(encoding="utf-8").partition(f"{maker.BEGIN}\n")[2].partition(f"\n{maker.END}")[0]
-    page = path.read_text(encoding="utf-8")
-    assert maker.inserted(page, maker.BRIEF, maker.BRIEF_END, maker.brief(whole)) == page, "run bench/probes/run.py"
 
 
 def test_pages_that_give_two_ratios_for_a_turn_say_which_workload_each_is_of():

@@ -1,5 +1,6 @@
-"""The site that `make docs` builds, in a real browser: nothing is wider than its column."""
+"""The site that `make docs` builds, in a real browser: nothing is wider than its column, and no code is shown."""
 
+import re
 import shutil
 
 import pytest
@@ -48,3 +49,14 @@ def test_nothing_is_wider_than_its_column(browser, width):
         if page.evaluate(OVERFLOW) > 0:
             wide.append(f"{name} is wider than the screen")
     assert not wide, "\n".join(wide)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not SITE.exists(), reason="needs the site: run make docs")
+def test_the_reference_shows_no_expression_that_fills_an_attribute():
+    shown = []
+    for path in sorted((SITE / "reference").glob("*.html")):
+        blocks = re.findall(r'doc-attribute">.*?<pre>(.*?)</pre>', path.read_text(encoding="utf-8"), re.DOTALL)
+        texts = [re.sub(r"<[^>]+>", "", block).strip() for block in blocks]
+        shown += [f"{path.name}: {text}" for text in texts if re.match(r"(\w+)(: .*)? = (\1\b|_\w+[.(])", text)]
+    assert not shown, "scripts/site_griffe.py leaves these out"

@@ -44,7 +44,7 @@ def test_the_dump_notices_names_signatures_fields_and_values():
     text = "\n".join(path.read_text(encoding="utf-8") for path in sorted((ROOT / "api").glob("*.txt")))
     for part in (
         "AgentBuilder: glidepath.agent.builder",
-        "    async def run(self, prompt: str | Sequence[Message] | Message, *, session",
+        "    async def run(self, prompt: Prompt, *, session",
         "    max_iterations: int | None = None",
         "    WRAPPED_UP = 'wrapped_up'",
         "class Plugin  # experimental",

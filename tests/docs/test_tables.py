@@ -4,6 +4,8 @@ import importlib.util
 import re
 
 import pytest
+from tests.interleavings.examinations import EXAMINATIONS
+from tests.interleavings.planted import BUGS
 
 from glidepath import AgentState, GuardrailsConfig, Limits, LoopConfig, LoopOutcome
 from glidepath.outcome import PROTOCOL_STOPS, ResourceAction
@@ -43,6 +45,19 @@ def test_the_hook_reference_is_up_to_date():
 def test_the_tables_of_roles_are_up_to_date():
     page = (DOCS / "server.md").read_text(encoding="utf-8")
     assert script("make_roles_table").updated(page) == page, "run scripts/make_roles_table.py"
+
+
+def test_what_was_tried_in_every_order_is_up_to_date():
+    page = (DOCS / "every-interleaving.md").read_text(encoding="utf-8")
+    assert script("make_interleavings").updated(page) == page, "run scripts/make_interleavings.py"
+
+
+def test_the_page_has_every_examination_and_every_planted_bug():
+    page = (DOCS / "every-interleaving.md").read_text(encoding="utf-8")
+    tried = [row[0] for row in table(DOCS / "every-interleaving.md", "what", "bound", "tried", "seconds")]
+    assert tried == [one.name for one in EXAMINATIONS], "run scripts/make_interleavings.py --measure"
+    missing = [bug.what for bug in BUGS if f"| {bug.what} |" not in page]
+    assert missing == [], "run scripts/make_interleavings.py --measure-bugs"
 
 
 def test_the_page_of_contracts_is_up_to_date():

@@ -652,16 +652,18 @@ STOPPED_AND_CONTINUED = """
 import tempfile
 from glidepath.sessions import SqliteStore
 path = os.path.join(tempfile.mkdtemp(), "a.db")
+begun, begin = os.pipe()
 @tool
 async def late() -> str:
     "Return when somebody else has had the time to take over."
+    os.write(begin, b"!")
     await asyncio.sleep(0.8)
     return "late"
 pid = os.fork()
 if pid == 0:
     result = agent(call("late"), tools=[late], store=SqliteStore(path, lease=0.5)).run_sync("go", session="s")
     os._exit(0 if result.outcome.value == "failed" and "another owner" in result.cause.reason else 9)
-time.sleep(0.6)
+os.read(begun, 1)  # from here on it only waits: stopped in the middle of a write, it would keep the file locked
 os.kill(pid, signal.SIGSTOP)
 time.sleep(1.0)
 check(agent(*BUSY, store=SqliteStore(path, lease=0.5)).run_sync("go", session="s"))
