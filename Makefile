@@ -5,6 +5,7 @@ JOBS ?= 3 # tests wait about a third of their time: one more than the cores of t
 VENV ?= .venv
 BIN := $(VENV)/bin
 DEMO := $(if $(wildcard $(VENV)/.stamp),$(VENV),.venv-demo)# small, unless the development set is there already
+CRASHED := claude-code codex opencode gemini-cli langgraph openai-agents pydantic-ai vercel-ai smolagents
 SLICE := claude-code codex langgraph openai-agents # real agents that `make test` runs behind the gate
 KERNEL := tests/test_guarantees.py $(addprefix tests/, constraints guards landing ledger loop outcome run tools)
 DECK := deck/index.html deck/package-lock.json deck/vite.config.ts $(shell find deck/src deck/public -type f)
@@ -15,7 +16,7 @@ COMPILE := $(UV) pip compile --quiet --upgrade --universal --python-version 3.11
 unexport PYTHONDONTWRITEBYTECODE # the tests start hundreds of processes: without bytecode each compiles the package again
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo deck deck-build test test-all lint format bench bench-peers probes campaign docs constraints release-check clean
+.PHONY: help venv demo deck deck-build test test-all lint format bench bench-peers crash-test probes campaign docs constraints release-check clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 14
@@ -35,7 +36,7 @@ demo: $(DEMO)/.stamp ## an agent lands behind the gate, a budget holds, a loop i
 .venv-demo/.stamp: pyproject.toml requirements/demo.txt requirements/build.txt
 	@$(PYTHON) scripts/install_demo.py .venv-demo
 
-deck: venv deck-build ## the flight deck with a small demo fleet: no key, no account (needs Node 20.19 or later)
+deck: $(if $(wildcard $(BIN)/glidepath),,venv) deck-build ## the flight deck with a small demo fleet: no key, no account (needs Node 20.19 or later)
 	@$(BIN)/glidepath deck --demo
 
 deck-build: src/glidepath/apps/server/static/index.html ## build the flight deck's page into src/glidepath/apps/server/static
@@ -80,9 +81,13 @@ bench: venv ## CPU time against a hand-written loop
 	$(BIN)/python bench/run.py --out build/bench.json
 	$(BIN)/python bench/wide.py --out build/bench-wide.json
 
+crash-test: venv ## twenty bad days for ten agents, bare and behind the gate: docs/crash-test.md (npm, an index, an hour)
+	@$(BIN)/python bench/gate/agents.py install $(CRASHED) >/dev/null || echo "not every agent could be installed: its cells are left out"
+	$(BIN)/python bench/crash/run.py
+
 probes: venv ## what limits do here and in other frameworks; each in its own environment (needs a package index)
 	$(BIN)/python bench/probes/run.py
-	$(BIN)/python -m pytest -q -m slow tests/docs/test_side_by_side.py
+	$(BIN)/python -m pytest -q -m slow tests/docs/test_side_by_side.py tests/docs/test_jobs.py
 
 bench-peers: venv ## the same for other frameworks, each in its own environment (network, half an hour)
 	$(BIN)/python bench/peers/run.py --cache $(PEERS) --out bench/results/peers.json

@@ -83,16 +83,25 @@ WORDS = {**GIVEAWAYS, **SPELLING}
 HITS = {rf"(?<![\w`/.-])(?:{pattern})(?![\w-])": hint for pattern, hint in WORDS.items()}
 HINTS = tuple(SPELLING.values())
 QUICK = re.compile("|".join(f"(?:{pattern})" for pattern in WORDS), re.IGNORECASE)
-PAGES = ("README.md", "CONTRIBUTING.md", "SECURITY.md", "bench/README.md", "bench/page.md", "docs/**/*.md")
-CODE = ("src/**/*.py", "examples/**/*.py")
+PAGES = (
+    "README.md",
+    "CONTRIBUTING.md",
+    "SECURITY.md",
+    "bench/README.md",
+    "bench/page.md",
+    "bench/crash/*.md",
+    "docs/**/*.md",
+)
+CODE = ("src/**/*.py", "examples/**/*.py", "bench/crash/*.py")
 SPELLED = ("CHANGELOG.md", "scripts/*.py", "deploy/**/*")  # only their spelling is checked
 GENERATED = {
     "docs/history/development.md",
     "docs/contracts.md",
     "docs/mcp-conformance.md",
     "docs/benchmarks-peers.md",
+    "docs/crash-test.md",
 }  # checked at their source
-BEGIN, END = re.compile(r"<!-- (?:begin: |proofs|probes)"), re.compile(r"<!-- end")
+BEGIN, END = re.compile(r"<!-- (?:begin: |proofs|probes|crash test)"), re.compile(r"<!-- end")
 FENCE = re.compile(r"^\s*```")
 TABLE = re.compile(r"^\| `")
 SQL = re.compile(r"\b(?:SELECT|CREATE|INSERT INTO|UPDATE|DELETE FROM) ")

@@ -34,7 +34,10 @@ LISTED = re.compile(r"^(?:[-*] |\d+\. )")
 LANGUAGES = {".py": "python", ".toml": "toml", ".json": "json", ".sh": "bash", ".txt": "text"}
 TOLD_WHOLE = ("Start", "Guides", "Reference")
 """The tabs whose pages are in llms-full.txt."""
-_BEHIND = "adr/ history/ repository/ releasing house-tour campaigns benchmarks guarantees contracts"
+_BEHIND = (
+    "adr/ history/ repository/ releasing house-tour campaigns benchmarks guarantees contracts guards-measured "
+    "crash-test mcp-conformance every-interleaving"
+)
 INNER = tuple(_BEHIND.split())
 """Pages that a search shall find after the guides."""
 MENU = "<!-- navigation:"

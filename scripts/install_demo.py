@@ -57,6 +57,7 @@ class Progress:
 
     def __init__(self):
         self.packages = 0
+        self._stage = ""
         self._live = sys.stdout.isatty()
 
     def count(self, name):
@@ -67,7 +68,11 @@ class Progress:
 
     def say(self, text):
         """A stage has begun."""
-        self._rewrite(text) if self._live else print(f"demo: {text}", flush=True)
+        if self._live:
+            self._rewrite(text)
+        elif text != self._stage:
+            print(f"demo: {text}", flush=True)
+        self._stage = text
 
     def end(self):
         """Leave the line as it is."""

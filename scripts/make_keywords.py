@@ -43,6 +43,7 @@ from glidepath.agent.skills import AgentFile, Skill
 from glidepath.events import Event
 from glidepath.guards import GuardrailsConfig, MaxTokensRecovery
 from glidepath.guards.approvals import Rules
+from glidepath.models import HostedTool
 from glidepath.spi import (
     CallGuard,
     ContextStrategy,
@@ -84,6 +85,7 @@ from glidepath.agent.skills import AgentFile, Skill
 from glidepath.events import Event
 from glidepath.guards import GuardrailsConfig, MaxTokensRecovery
 from glidepath.guards.approvals import Rules
+from glidepath.models import HostedTool
 from glidepath.spi import (
     CallGuard,
     ContextStrategy,

@@ -138,5 +138,6 @@ def module_page(module: str) -> str:
     if not names:
         raise ValueError(f"{file} has no __all__ that can be read")
     about = ast.get_docstring(ast.parse(file.read_text(encoding="utf-8"))) or ""
-    members = [entry(module, name) for name in names if not name.startswith("__")]
+    shown = sorted((name for name in names if not name.startswith("__")), key=str.isupper)  # constants last
+    members = [entry(module, name) for name in shown]
     return "\n".join([f"{LOW}# {module}\n\n{about}\n", *members])
